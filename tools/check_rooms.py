@@ -38,7 +38,7 @@ ROOMS = [
     "model",
 ]
 
-MOST_LINES = 400
+MOST_LINES = 450
 # Files that may be longer, and why: "crates/…/file.rs": "reason".
 LONGER: dict[str, str] = {
     "crates/dance/src/neighbors/index.rs": "a search and the neighbors that it returns are read together",

@@ -3,8 +3,8 @@
     python3 tools/walk.py            (`make walk`; needs gdb)
 
 The example `fit_and_predict` runs under a debugger, unoptimised. Every function of the crate has a breakpoint that is
-removed when it is hit. The fit is everything from the first call of `Fitted::fit` to the end of `calibrate`; the query is
-everything in `Dance::score`, `decide` and `predict`. A file counts when one of its functions is hit.
+removed when it is hit. The fit is everything from the first call of `Fitted::fit` until `calibrate` returns; the query is
+everything from the first call of `Dance::score` until `predict` returns. A file counts when one of its functions is hit.
 """
 
 import json
@@ -18,13 +18,14 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCE = "crates/dance/src/"
 # The most files that a reader should have to open.
 LIMITS = {"fit": 35, "query": 22}
-FIRST = {"fit": "Fitted::fit", "query": "Dance::score"}
+# The function whose first call begins a part, and the one whose first return ends it.
+ENDS = {"fit": ("Fitted::fit", "Fitted::calibrate"), "query": ("Dance::score", "Dance::predict")}
 
 # What gdb runs: breakpoints on every function of the crate, one report a function.
 SCRIPT = """
 import gdb, json
 gdb.execute("set pagination off"); gdb.execute("set confirm off")
-lines, start, stop, found = json.load(open({lines!r})), {start!r}, {stop!r}, []
+lines, first, last, found = json.load(open({lines!r})), {first!r}, {last!r}, []
 # The program is loaded somewhere else than it was linked for.
 gdb.execute("starti > /dev/null")
 maps = open("/proc/%d/maps" % gdb.selected_inferior().pid)
@@ -50,9 +51,14 @@ for place in lines:
         continue
     one.place, one.enabled = place, False
     all_of_them.append(one)
-for address, opens in [(start, True), (stop, False)]:
-    if address:
-        gate = Gate(loaded(address), internal=True); gate.opens = opens
+for address, opens in [(first, True), (last, False)]:
+    gate = Gate(loaded(address), internal=True); gate.opens = opens
+# The program stops where the last function begins; the address to which it returns lies on top of the stack.
+gdb.execute("continue")
+gate.enabled = False
+stack = int(gdb.selected_frame().read_register("sp"))
+back = int.from_bytes(bytes(gdb.selected_inferior().read_memory(stack, 8)), "little")
+gate = Gate("*0x%x" % back, internal=True); gate.opens = False
 gdb.execute("continue")
 json.dump(found, open({out!r}, "w"))
 gdb.execute("kill")
@@ -111,14 +117,14 @@ def address_of(name, places):
     )
 
 
-def walk(program, places, start, stop):
-    """Functions in the order of their first call between two functions."""
+def walk(program, places, first, last):
+    """Functions in the order of their first call, from the call of one function until another one returns."""
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         lines, out, script = folder / "lines.json", folder / "found.json", folder / "script.py"
         lines.write_text(json.dumps(places))
         script.write_text(
-            SCRIPT.format(lines=str(lines), out=str(out), start=start, stop=stop, program=str(program))
+            SCRIPT.format(lines=str(lines), out=str(out), first=first, last=last, program=str(program))
         )
         command = ["gdb", "-batch", "-nx", "-x", script, program]
         subprocess.run(command, capture_output=True, check=False)
@@ -129,9 +135,9 @@ def main():
     program = build()
     places = functions(program)
     failed = False
-    fit, score = (address_of(FIRST[part], places) for part in ("fit", "query"))
-    for part, start, stop in [("fit", fit, score), ("query", score, None)]:
-        files = list(dict.fromkeys(place["file"] for place in walk(program, places, start, stop)))
+    for part, ends in ENDS.items():
+        first, last = (address_of(name, places) for name in ends)
+        files = list(dict.fromkeys(place["file"] for place in walk(program, places, first, last)))
         print(f"one {part}: {len(files)} files (at most {LIMITS[part]})")
         for file in files:
             print("   ", file)

@@ -1,13 +1,11 @@
 //! Work after the first prediction: the choice of points to label, the monitoring of streams, the audit of labels.
 
-use dance::model::{Audit, AuditOptions, Monitor, SelectOptions};
+use dance::model::{Audit, AuditOptions, ModelPoint, Monitor, SelectOptions};
 use numpy::{PyArray1, PyReadonlyArray1, PyReadonlyArray2};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde_json::json;
 
 use crate::arrays;
-use crate::errors::Mapped;
 use crate::job::run_on;
 use crate::model::Model;
 use crate::points::PointsWithLabels;
@@ -53,15 +51,11 @@ pub(crate) fn watch(
     let with_labels = labels.is_some();
     let labels: Vec<Option<Option<u32>>> =
         labels.iter().flat_map(|all| all.as_array().to_vec()).map(|id| Some(u32::try_from(id).ok())).collect();
-    let state = state
-        .map(serde_json::from_str)
-        .transpose()
-        .map_err(|error| PyValueError::new_err(format!("not the state of a monitor: {error}")))?;
     // Every call makes the monitor anew and resumes it, so that Python keeps nothing but the state.
     run_on(py, device, threads, None, |device, context| {
         let mut monitor = Monitor::new(dance, device, with_labels, false_alarm, seed, context)?;
         if let Some(state) = state {
-            monitor = monitor.resume(state)?;
+            monitor = monitor.resume(state.as_bytes())?;
         }
         let new = if stream.rows() == 0 { Vec::new() } else { monitor.watch(&stream, &labels, context)? };
         // The report, with the capital of every martingale: its evidence of a change.
@@ -75,7 +69,7 @@ pub(crate) fn watch(
             "capital": capital.collect::<Vec<_>>(),
             "alarms": monitor.alarms(),
             "new": new,
-            "state": json!(monitor.state()).to_string(),
+            "state": monitor.state()?,
         });
         Ok(report.to_string())
     })
@@ -99,5 +93,36 @@ pub(crate) fn audit(
     let options = AuditOptions { fdr, false_alarm, seed, parts: parts.as_deref() };
     let found =
         run_on(py, device, threads, None, |device, context| Audit::new(device, &data, dance, options, context))?;
-    serde_json::to_string(&found).map_err(|error| dance::Error::Data(error.to_string())).mapped()
+    let of_model = |point: &ModelPoint| json!({ "part": point.part, "row": point.row, "id": point.id });
+    let report = json!({
+        "label_errors": found.label_errors.iter().map(|error| json!({
+            "row": error.row, "label": error.label, "suggested": error.suggested, "probability": error.probability,
+            "p_value": error.p_value, "neighbors": found.neighbors.row(error.row),
+        })).collect::<Vec<_>>(),
+        "odds": found.odds,
+        "error_share": found.error_share,
+        "rule": found.rule,
+        "copies": found.copies.iter().map(|group| json!({
+            "rows": group.rows, "model": group.model.iter().map(of_model).collect::<Vec<_>>(), "space": group.space,
+            "parts": group.parts, "across": group.across,
+        })).collect::<Vec<_>>(),
+        "outliers": found.outliers.iter().map(|&(row, deviations)| json!({
+            "row": row, "deviations": deviations, "neighbors": found.neighbors.row(row),
+        })).collect::<Vec<_>>(),
+        // Findings about classes, then about the data set as a whole.
+        "alike": found.alike.iter().map(|(classes, shares)| json!({
+            "classes": classes, "shares": shares,
+        })).collect::<Vec<_>>(),
+        "twofold": found.twofold.iter().map(|(class, p_value, groups)| json!({
+            "class": class, "p_value": p_value, "groups": groups,
+        })).collect::<Vec<_>>(),
+        "rare": found.rare,
+        "order": found.order.iter().map(|&(by, evidence)| json!({
+            "by": by, "evidence": evidence, "ordered": found.ordered_by.contains(&by),
+        })).collect::<Vec<_>>(),
+        "seen": found.seen.iter().map(|(row, point)| json!({
+            "row": row, "point": of_model(point),
+        })).collect::<Vec<_>>(),
+    });
+    Ok(report.to_string())
 }

@@ -1,7 +1,8 @@
 //! Answers as flat arrays, which become columns of Arrow without a copy of each value.
 
 use dance::conformal::Decision;
-use dance::model::ReferencePoint;
+use dance::data::Value;
+use dance::model::ModelPoint;
 use dance::scores::{Counts, LabelCounts};
 use dance::{Dance, Prediction, Scored};
 use numpy::PyArray1;
@@ -81,7 +82,7 @@ impl Answers {
             // Support lies in the order of the set, and is listed in the order of the answer.
             if let (Some(all), Some(support)) = (&mut answers.neighbors, &support) {
                 let begin = sets.offsets()[query];
-                let named = |&place: &usize| -> Vec<ReferencePoint<'_>> {
+                let named = |&place: &usize| -> Vec<ModelPoint<Value<'_>>> {
                     support[begin + place].iter().map(|&id| dance.reference_point(id)).collect()
                 };
                 let lists: Vec<_> = order.iter().map(named).collect();

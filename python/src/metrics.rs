@@ -1,7 +1,7 @@
 //! Metrics of prediction sets.
 
-use dance::evaluation::CoverageBand;
 use dance::evaluation::metrics::{self, Metrics};
+use dance::evaluation::{coverage_at_most, coverage_interval};
 use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 
@@ -34,7 +34,6 @@ pub(crate) fn noise_floor(points: Vec<usize>, alpha: f64) -> f64 {
 /// Returns the interval that holds coverage 95 times in 100 (low, high), and the probability of so low a coverage.
 #[pyfunction]
 pub(crate) fn coverage_band(calibration: usize, test: usize, alpha: f64, coverage: f64) -> (f64, f64, f64) {
-    let band = CoverageBand::new(calibration, test, alpha);
-    let (low, high) = band.interval(0.95);
-    (low, high, band.at_most(coverage))
+    let (low, high) = coverage_interval(calibration, test, alpha);
+    (low, high, coverage_at_most(coverage, calibration, test, alpha))
 }

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use dance::conformal::{Calibration, Method, MethodName};
+use dance::conformal::{Calibration, MethodName};
 use dance::device::DeviceChoice;
 use dance::machine::{Classified, Classifier};
-use dance::model::{ModelPart, ReferencePoint};
+use dance::model::{ModelPart, ModelPoint};
 use dance::{Config, Dance, Fitted, PredictOptions, Rows, Sampling};
 use numpy::{PyArray1, PyArray2, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
@@ -148,7 +148,7 @@ impl Model {
         let (rows, cols) = (arrays::rows(&points), points.shape()[1]);
         let queries = Rows::new(&rows, cols);
         let Classified { labels, probabilities } = run(py, threads, None, |context| match &self.state {
-            State::Calibrated(dance) if matches!(dance.predictor().method(), Method::Posterior(_)) => {
+            State::Calibrated(dance) if dance.method() == MethodName::Posterior => {
                 let options = PredictOptions::default().probabilities(true);
                 Ok(dance.score(queries, options, context)?.classified.unwrap_or_default())
             }
@@ -189,23 +189,23 @@ impl Model {
         let found = run(py, threads, None, |context| dance.neighbors(queries, count, context))?;
         let distances = (0..found.len()).flat_map(|query| found.squared(query)).map(|s| s.sqrt()).collect();
         let ids = (0..found.len()).flat_map(|query| found.ids(query)).map(|&id| i64::from(id)).collect();
-        let count = count.min(dance.predictor().reference_labels().len());
+        let count = count.min(dance.reference_labels().len());
         Ok((arrays::dense(py, found.len(), count, distances)?, arrays::dense(py, found.len(), count, ids)?))
     }
 
     /// Returns the labels of the reference points.
     fn reference_labels<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<u32>>> {
-        Ok(PyArray1::from_slice(py, self.dance()?.predictor().reference_labels()))
+        Ok(PyArray1::from_slice(py, self.dance()?.reference_labels()))
     }
 
     /// Returns the part, row and id of every reference point.
     fn reference_points(&self) -> PyResult<Vec<Reference>> {
         let dance = self.dance()?;
         let of = |number| {
-            let ReferencePoint { of_fit, row, id } = dance.reference_point(number);
-            (of_fit, row, id.map(Id::from))
+            let ModelPoint { part, row, id } = dance.reference_point(number);
+            (part == ModelPart::FitPoint, row, id.map(Id::from))
         };
-        Ok((0..dance.predictor().reference_labels().len() as u32).map(of).collect())
+        Ok((0..dance.reference_labels().len() as u32).map(of).collect())
     }
 
     /// Looks every point up among those of the model: 0 is absent, 1 a point of the fit, 2 a calibration point.
@@ -326,7 +326,7 @@ impl Model {
     /// The name of the method that calibrated the model.
     #[getter]
     fn method(&self) -> PyResult<&'static str> {
-        Ok(match self.dance()?.predictor().method().name() {
+        Ok(match self.dance()?.method() {
             MethodName::Posterior => "posterior",
             MethodName::Fuse => "fuse",
             MethodName::Dance => "dance",
@@ -336,7 +336,7 @@ impl Model {
     /// The use that the method makes of calibration points.
     #[getter]
     fn calibration(&self) -> PyResult<&'static str> {
-        Ok(match self.dance()?.predictor().method().calibration() {
+        Ok(match self.dance()?.calibration() {
             Calibration::Full => "full",
             Calibration::Split => "split",
             Calibration::Reuse => "reuse",
@@ -346,7 +346,7 @@ impl Model {
     /// True where sets may hold a new label.
     #[getter]
     fn new_labels(&self) -> PyResult<bool> {
-        Ok(self.dance()?.predictor().method().new_labels())
+        Ok(self.dance()?.allows_new_labels())
     }
 
     /// The guarantee that holds for the sets, in words.
@@ -358,7 +358,7 @@ impl Model {
     /// The estimated share of new points that carry a new label; `None` where calibration points are no random draw.
     #[getter]
     fn new_label_share(&self) -> PyResult<Option<f64>> {
-        Ok(self.dance()?.new_label_share().map(|unseen| unseen.share()))
+        Ok(self.dance()?.new_label_share().map(|(share, _)| share))
     }
 
     /// True where the model is calibrated.

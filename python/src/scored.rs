@@ -1,7 +1,6 @@
 //! Scored points: everything about them that does not depend on an error level, and their sets at one.
 
 use dance::Prediction;
-use dance::conformal::Shares;
 use dance::scores::Counts;
 use numpy::{PyArray1, PyArray2};
 use pyo3::exceptions::PyValueError;
@@ -66,7 +65,7 @@ impl Scored {
         let (counted, classes) = (&self.inner.counts, dance.classes().len());
         let p_value: &(dyn Fn(Counts) -> f64 + Sync) = match score {
             None => &|counts| answers::p_value(&decision, counted, counts),
-            Some(name) if decision.shares.is_none() => {
+            Some(name) if decision.mix.is_none() => {
                 return Err(PyValueError::new_err(format!("the method has no score `{name}`")));
             }
             Some("rank") => &|counts| counted.p_value(counts.rank()),
@@ -166,15 +165,12 @@ impl Decision {
     /// thresholds and the grid of mixes. Parts that the method does not have are null, and so is an infinite threshold.
     #[getter]
     fn thresholds(&self) -> PyResult<String> {
-        let dance::conformal::Decision { alpha, calibration_points, shares, new_label_alpha, .. } =
-            &self.prediction.decision;
-        let (mix, [rank, contrast], trials) = match shares {
-            Some(Shares { mix, thresholds, trials }) => (Some(mix), thresholds.map(Some), &trials[..]),
-            None => (None, [None; 2], &[][..]),
-        };
+        let decision = &self.prediction.decision;
+        let [rank, contrast] = decision.thresholds.map_or([None; 2], |thresholds| thresholds.map(Some));
         to_json(&serde_json::json!({
-            "alpha": alpha, "points": calibration_points, "new_label_alpha": new_label_alpha,
-            "mix": mix, "rank": rank, "contrast": contrast, "trials": trials,
+            "alpha": decision.alpha, "points": decision.calibration_points,
+            "new_label_alpha": decision.new_label_alpha, "mix": decision.mix,
+            "rank": rank, "contrast": contrast, "trials": decision.trials(),
         }))
     }
 

@@ -1,4 +1,4 @@
-//! The neighbor search against the matrix product it rests on; calibration and prediction against the search.
+//! The neighbor search against the matrix product it rests on.
 //!
 //! `cargo bench -p dance-bench --bench neighbors -- [n_ref] [d] [queries]`. Times are the best of three; the threads are those of
 //! `DANCE_THREADS`, or one a core.
@@ -6,10 +6,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use dance::conformal::{ConformalConfig, Method, PredictOptions, Predictor, QueryBlock, Setup};
-use dance::device::{Cpu, Device, MachineParts};
-use dance::kernel::Kernel;
-use dance::machine::{Classified, Part};
+use dance::device::Cpu;
 use dance::neighbors::Index;
 use dance::numeric::random::Random;
 use dance::{Context, Matrix};
@@ -21,16 +18,16 @@ const K: usize = 100;
 const CLASSES: usize = 1000;
 
 /// Class centers with noise around them, as embeddings are: some neighbors are close, most points are far.
-fn points(rows: usize, d: usize, seed: u64) -> (Matrix, Vec<u32>) {
+fn points(rows: usize, d: usize, seed: u64) -> Matrix {
     let mut random = Random::new(1, 0);
     let centers: Vec<f32> = (0..CLASSES * d).map(|_| random.normal() as f32).collect();
     let mut random = Random::new(seed, 1);
     let mut data = Vec::with_capacity(rows * d);
-    let labels: Vec<u32> = (0..rows).map(|_| random.below(CLASSES) as u32).collect();
-    for &label in &labels {
-        data.extend(centers[label as usize * d..][..d].iter().map(|center| center + 1.5 * random.normal() as f32));
+    for _ in 0..rows {
+        let label = random.below(CLASSES);
+        data.extend(centers[label * d..][..d].iter().map(|center| center + 1.5 * random.normal() as f32));
     }
-    (Matrix::new(data, rows, d).expect("sizes agree"), labels)
+    Matrix::new(data, rows, d).expect("sizes agree")
 }
 
 fn best<T>(mut work: impl FnMut() -> T) -> f64 {
@@ -68,8 +65,7 @@ fn main() {
     let context = Context::new(threads).expect("threads");
     println!("{n} reference points, {queries} queries, d {d}, k {K}, {} threads", context.threads());
 
-    let (reference, labels) = points(n, d, 2);
-    let (new, _) = points(queries, d, 3);
+    let (reference, new) = (points(n, d, 2), points(queries, d, 3));
     let flops = 2.0 * queries as f64 * n as f64 * d as f64;
     let mut product = f64::INFINITY;
     for (height, width) in [(256, 1024), (512, 4096), (1024, 1024)] {
@@ -78,50 +74,11 @@ fn main() {
         product = product.min(time);
     }
 
-    let index = Index::open(&Cpu, reference.clone(), &context).expect("index");
+    let index = Index::open(&Cpu, reference, &context).expect("index");
     let search = best(|| index.search(&new, K, &context).expect("search"));
     println!(
         "search: {search:.3} s, {:.1} GFLOP/s, {:.0} % of the best product (goal: 80 %)",
         flops / search / 1e9,
         100.0 * product / search
-    );
-
-    let Ok(Method::Dance(method)) = ConformalConfig::paper().method() else { panic!("the paper's method") };
-    let kernel = Kernel::new((d as f64).sqrt() * 2.0, 1.0).expect("kernel");
-    let setup = Setup { device: &Cpu, classes: CLASSES, kernel, context: &context };
-    let own_search = best(|| index.search_own(n, K, &context).expect("search"));
-    drop(index);
-    // Calibration takes its points; the copies are made before the clock runs.
-    let part = Part { embeddings: reference, labels };
-    let mut copies = vec![part.clone(), part.clone(), part.clone()];
-    let calibration = best(|| {
-        let part = copies.pop().expect("a copy");
-        let predictor = Predictor::dance(method, part, || panic!("no fit points"), setup).expect("calibration");
-        [0.1, 0.05].map(|alpha| predictor.decide(alpha).expect("decision"))
-    });
-    println!(
-        "calibration of {n} points, {CLASSES} classes, the mix for two alphas: {calibration:.3} s, \
-         {:.2}× the search among them, {own_search:.3} s (goal: 1.5×)",
-        calibration / own_search
-    );
-
-    let mut identity = Matrix::zeros(d, d);
-    (0..d).for_each(|at| identity.row_mut(at)[at] = 1.0);
-    let (center, beta) = (Matrix::zeros(1, d), Matrix::zeros(1, CLASSES));
-    let machine = MachineParts { root: &identity, train: &center, kernel, beta: &beta };
-    let machine = Cpu.open_classifier(machine, &context).expect("machine");
-    let predictor = Predictor::dance(method, part, || panic!("no fit points"), setup).expect("calibration");
-    let decision = predictor.decide(0.1).expect("decision");
-    let prediction = best(|| {
-        let mapped = machine.map(&new, &context).expect("map");
-        let classify = || Ok(Classified::default());
-        let block = QueryBlock { normalised: &mapped, mapped: &mapped, classify: &classify };
-        let options = PredictOptions::default().best(false);
-        let scored = predictor.score(block, options, &context).expect("scores");
-        scored.counts.sets(decision.cut, CLASSES)
-    });
-    println!(
-        "prediction (map, search, both scores, p-values, sets): {prediction:.3} s, {:.2}× the search (goal: 1.3×)",
-        prediction / search
     );
 }

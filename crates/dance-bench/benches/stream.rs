@@ -103,7 +103,7 @@ fn measure(model: &Dance, queries: &Matrix, context: &Context<'_>) -> Result<Mea
         }
     }
 
-    let (fitted, reference) = (model.fitted(), model.predictor().reference_points());
+    let (fitted, reference) = (model.fitted(), model.reference_points());
     let (root, points, classes) = (fitted.metric_root(), fitted.points(), fitted.classes.len());
     let [root_size, points_size, reference_size] = [root, points, reference].map(|matrix| matrix.as_slice().len());
     let sizes = [root_size, points_size, points.rows() * classes, reference_size];

@@ -305,7 +305,7 @@ impl Truth {
                 names.len(),
                 names[row],
                 place(row),
-                if model.predictor().method().new_labels() {
+                if model.allows_new_labels() {
                     "sets with \"a new label\" cover it"
                 } else {
                     "no set can contain it, so these rows count as not covered"

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use dance::conformal::{ByClass, Decision, MethodName};
 use dance::evaluation::breakdown::{Breakdown, Portion};
 use dance::evaluation::metrics::Metrics;
-use dance::evaluation::{CoverageBand, ProbabilityMetrics};
+use dance::evaluation::{ProbabilityMetrics, coverage_at_most, coverage_interval};
 use dance::machine::Classified;
 use dance::scores::Sets;
 use dance::scores::threshold::smallest_alpha;
@@ -70,14 +70,13 @@ impl<'a> Predictions<'a> {
             let sets = with_new_label(sets, new_label.as_deref(), truth, known).select(rows);
             let metrics = Metrics::new(&sets, &labels, truth.classes, alpha, best.as_deref())?;
             let portions = Breakdown::new(&sets, &labels, confidence.as_deref())?;
-            let band = CoverageBand::new(decision.calibration_points, rows.len(), alpha);
+            let (calibration, test) = (decision.calibration_points, rows.len());
             // Below the smallest alpha every label that the model knows is in every set: only others are missed.
-            let is_reachable = alpha >= smallest_alpha(decision.calibration_points);
-            let as_low = if is_reachable { band.at_most(metrics.coverage) } else { 1.0 };
-            let (low, high) = band.interval(0.95);
+            let is_reachable = alpha >= smallest_alpha(calibration);
+            let as_low = if is_reachable { coverage_at_most(metrics.coverage, calibration, test, alpha) } else { 1.0 };
+            let (low, high) = coverage_interval(calibration, test, alpha);
             let by_chance = (low, if self.is_tight() { high } else { 1.0 });
-            let mix = decision.shares.as_ref().map(|shares| shares.mix);
-            Ok(LevelMetrics { mix, metrics, by_chance, as_low, portions })
+            Ok(LevelMetrics { mix: decision.mix, metrics, by_chance, as_low, portions })
         };
         self.levels.iter().map(evaluate).collect()
     }
@@ -85,8 +84,8 @@ impl<'a> Predictions<'a> {
     /// Returns whether the coverage has an upper bound. Two scores that decide together cover more than 1 - α, and so
     /// do sets with a guarantee for every class or cluster.
     fn is_tight(&self) -> bool {
-        let method = self.model.predictor().method();
-        matches!(method.by_class(), ByClass::All | ByClass::Balanced) && method.name() != MethodName::Dance
+        let model = self.model;
+        matches!(model.by_class(), ByClass::All | ByClass::Balanced) && model.method() != MethodName::Dance
     }
 
     /// Evaluates the class probabilities of the points at `rows`.
@@ -168,9 +167,9 @@ pub(crate) const LEGEND: &str = "  \
 
 /// Describes the share of new labels and its effect on coverage; `None` if the calibration points show none.
 pub(crate) fn new_label_text(model: &Dance) -> Option<String> {
-    let unseen = model.new_label_share().filter(|unseen| unseen.single > 0)?;
-    let (share, error) = (100.0 * unseen.share(), 200.0 * unseen.standard_error());
-    let effect = if model.predictor().method().new_labels() {
+    let (share, error) = model.new_label_share().filter(|(share, _)| *share > 0.0)?;
+    let (share, error) = (100.0 * share, 200.0 * error);
+    let effect = if model.allows_new_labels() {
         "sets may contain \"a new label\"".to_owned()
     } else {
         format!("no set can contain it, so coverage is at most about {:.1} %", 100.0 - share)
@@ -182,11 +181,11 @@ pub(crate) fn new_label_text(model: &Dance) -> Option<String> {
 pub(crate) fn level_warnings(model: &Dance, decision: &Decision) -> Vec<String> {
     let mut warnings = decision.warnings();
     let uncovered = decision.new_label_alpha.is_none();
-    if let Some(unseen) = model.new_label_share().filter(|unseen| uncovered && unseen.share() >= decision.alpha) {
+    if let Some((share, _)) = model.new_label_share().filter(|(share, _)| uncovered && *share >= decision.alpha) {
         warnings.push(format!(
             "{:.1} % of the calibration points carry a label that no other point has, more than alpha: sets contain \
              nearly every label and still miss new labels. Use a larger alpha, or more points of rare classes",
-            100.0 * unseen.share()
+            100.0 * share
         ));
     }
     warnings

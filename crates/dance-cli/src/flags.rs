@@ -37,7 +37,7 @@ mod tests {
     #[test]
     fn settings_become_options() {
         let config = dance::conformal::ConformalConfig::paper().new_labels(true);
-        let text = with_flags(&config.method().unwrap_err().to_string());
+        let text = with_flags(&config.check().unwrap_err().to_string());
         assert!(text.starts_with("--new-labels cannot be used with --method dance: drop --new-labels"), "{text}");
         let text = "no label at row 3; the setting `unlabelled`, with an empty text, leaves out such rows";
         let expected = "no label at row 3; --unlabelled '' leaves out such rows";

@@ -68,7 +68,7 @@ pub(crate) async fn coverage(
             alpha,
             points,
             left_out: all - points,
-            calibration_points: served.model.predictor().calibration_points(),
+            calibration_points: served.model.calibration_points(),
             guarantee: served.guarantee.clone(),
             curve: scores.curve.clone(),
             classes,

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use axum::extract::{Request, State as Shared};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
-use dance::model::ReferencePoint;
+use dance::data::Value;
+use dance::model::ModelPoint;
 use dance::scores::Counts;
 use dance::{Context, Dance, Matrix, PredictOptions, Prediction, Scored};
 use serde::{Deserialize, Serialize};
@@ -98,7 +99,7 @@ struct LabelReason<'a> {
 struct Example<'a> {
     #[serde(flatten)]
     #[schema(inline, value_type = crate::openapi::ReferencePoint)]
-    point: ReferencePoint<'a>,
+    point: ModelPoint<Value<'a>>,
     /// The distance in the learned space.
     distance: f64,
     /// The rank among all reference points by distance, from 1.
@@ -166,7 +167,7 @@ pub(crate) fn explanation<'a>(
     let levels = level::of_points(model, &scored)?.pop().unwrap_or_default();
     let examples = examples(model, point, context)?;
     let best = scored.classified.as_ref().map(|best| best.labels[0] as usize);
-    let new_labels = model.predictor().method().new_labels();
+    let new_labels = model.allows_new_labels();
     Ok(Explanation {
         model: &served.id,
         guarantee: &served.guarantee,
@@ -182,7 +183,7 @@ pub(crate) fn explanation<'a>(
 
 /// Returns the nearest reference points of every label.
 fn examples<'a>(model: &'a Dance, point: &Matrix, context: &Context<'_>) -> dance::Result<Vec<Vec<Example<'a>>>> {
-    let labels = model.predictor().reference_labels();
+    let labels = model.reference_labels();
     let near = model.neighbors(point, NEAREST.min(labels.len()), context)?;
     let mut examples: Vec<Vec<Example<'a>>> = model.classes().iter().map(|_| Vec::new()).collect();
     for (place, (&id, squared)) in near.ids(0).iter().zip(near.squared(0)).enumerate() {

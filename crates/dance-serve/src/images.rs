@@ -57,7 +57,7 @@ fn is_known(state: &State, id: &str) -> bool {
         return true;
     }
     let served = state.slot.get();
-    let points = served.model.predictor().reference_labels().len() as u32;
+    let points = served.model.reference_labels().len() as u32;
     (0..points).any(|number| served.model.reference_point(number).id.is_some_and(|own| own.to_string() == id))
 }
 

@@ -64,23 +64,22 @@ struct Limits {
 }
 
 fn describe(state: &State, served: &ServedModel) -> ModelDescription {
-    let (model, predictor) = (&served.model, served.model.predictor());
-    let method = predictor.method();
+    let model = &served.model;
     ModelDescription {
         id: served.id.clone(),
         version: env!("CARGO_PKG_VERSION"),
         since: served.since.clone(),
         dimensions: served.dimensions(),
         classes: model.classes().to_vec(),
-        calibration_points: predictor.calibration_points(),
-        reference_points: predictor.reference_labels().len(),
-        method: method.name(),
-        calibration: method.calibration(),
-        by_class: method.by_class(),
-        new_labels: method.new_labels(),
+        calibration_points: model.calibration_points(),
+        reference_points: model.reference_labels().len(),
+        method: model.method(),
+        calibration: model.calibration(),
+        by_class: model.by_class(),
+        new_labels: model.allows_new_labels(),
         guarantee: served.guarantee.clone(),
-        guaranteed: method.calibration() != Calibration::Reuse && model.overlap().fitted == 0,
-        new_label_share: model.new_label_share().map(|unseen| unseen.share()),
+        guaranteed: model.calibration() != Calibration::Reuse && model.calibration_points_in_fit() == 0,
+        new_label_share: model.new_label_share().map(|(share, _)| share),
         limits: Limits { body: state.settings.limits.body, points: state.settings.limits.points },
         images: state.images.is_some(),
         points: state.points.as_ref().map_or(0, crate::Reviewable::len),

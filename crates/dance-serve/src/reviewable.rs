@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use axum::body::Bytes;
 use dance::conformal::{ByClass, MethodName};
 use dance::data::class_ids;
-use dance::evaluation::CoverageBand;
+use dance::evaluation::coverage_interval;
 use dance::evaluation::metrics::Metrics;
 use dance::numeric::random::Random;
 use dance::scores::Sets;
@@ -243,8 +243,7 @@ fn json(
 /// score is compared among all points, coverage is 1 - alpha in the mean. With two scores, with classes by themselves
 /// and with new labels it is larger, and the band has no upper end.
 pub(crate) fn band(model: &Dance, points: usize, alpha: f64) -> (f64, f64) {
-    let (low, high) = CoverageBand::new(model.predictor().calibration_points(), points, alpha).interval(0.95);
-    let method = model.predictor().method();
-    let among_all = matches!(method.by_class(), ByClass::All | ByClass::Balanced) && !method.new_labels();
-    (low, if among_all && method.name() != MethodName::Dance { high } else { 1.0 })
+    let (low, high) = coverage_interval(model.calibration_points(), points, alpha);
+    let among_all = matches!(model.by_class(), ByClass::All | ByClass::Balanced) && !model.allows_new_labels();
+    (low, if among_all && model.method() != MethodName::Dance { high } else { 1.0 })
 }

@@ -65,7 +65,7 @@ fn explanations_and_coverage_agree_with_the_sets_of_every_method() {
     ] {
         let served = served(config, &context);
         let model = &served.model;
-        assert_eq!(model.predictor().method().name(), method);
+        assert_eq!(model.method(), method);
         let (values, labels) = points(60, 3);
         let matrix = Matrix::new(values, 60, DIMENSIONS).unwrap();
         let scored = model.score(&matrix, PredictOptions::default(), &context).unwrap();

@@ -48,9 +48,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("  fit        {}", model.fitted().fidelity);
     let decision = model.decide(0.1)?;
     println!("  at alpha 0.1, from {} calibration points:", decision.calibration_points);
-    if let Some(shares) = decision.shares {
-        let [rank, contrast] = shares.thresholds;
-        println!("    a share of {} of alpha goes to the contrastive score", shares.mix);
+    if let (Some(mix), Some([rank, contrast])) = (decision.mix, decision.thresholds) {
+        println!("    a share of {mix} of alpha goes to the contrastive score");
         println!("    labels pass up to rank {} and contrastive score {:.3}", rank.value, contrast.value);
     }
 

@@ -74,7 +74,7 @@ impl Plan {
         {
             return Err(Error::config("zipf", power, "above 0 and at most 10, such as 1"));
         }
-        self.config.method().map(drop)
+        self.config.check()
     }
 
     /// Returns the changes that were made to the data sets, in words for tables and pages; empty without changes.

@@ -178,7 +178,7 @@ impl<'a> Runner<'a> {
         let (mut calibrating, mut inferring) = (0.0, 0.0);
         let model = timed(&mut calibrating, || fitted.calibrate(self.device, self.parts.calibration, context))?;
         // The posterior is a classifier of its own; the other methods use the kernel machine's labels.
-        let own = model.predictor().experts().is_some();
+        let own = model.experts().is_some();
         let options = PredictOptions::default().best(own).probabilities(own);
         let mut scored = timed(&mut inferring, || model.score(&self.parts.test.embeddings, options, context))?;
         if method == Method::Dance {
@@ -208,7 +208,7 @@ impl<'a> Runner<'a> {
                 let (model, scored) = &**ready;
                 let prediction = model.predict(scored, &model.decide(alpha)?);
                 let to = ids_in(self.parts.test, model.classes());
-                let mix = prediction.decision.shares.map(|shares| shares.mix);
+                let mix = prediction.decision.mix;
                 return Ok((renamed(prediction.sets, &to), mix));
             }
             Prepared::Labels { calibration, test } => {

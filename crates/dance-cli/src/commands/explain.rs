@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use dance::conformal::{Decision, Prediction, Shares};
+use dance::conformal::{Decision, Prediction};
 use dance::data::Value;
-use dance::model::ReferencePoint;
+use dance::model::{ModelPart, ModelPoint};
 use dance::scores::Counts;
 use dance::{Dance, PredictOptions, Scored, Table as Points};
 use dance_page::table::Table;
@@ -80,7 +80,7 @@ struct LabelReport<'a> {
     #[serde(flatten)]
     p_values: Option<ScorePValues>,
     /// Reference points that carry the label, nearest first.
-    neighbors: Vec<ReferencePoint<'a>>,
+    neighbors: Vec<ModelPoint<Value<'a>>>,
 }
 
 /// The rank and the contrastive score of a label; `None` where no neighbor carries it.
@@ -144,18 +144,16 @@ impl Explain {
     fn json(&self, explained: &Explained<'_>, labels: &[LabelReport<'_>], file: &Points) -> serde_json::Value {
         let (model, decision) = (explained.model, &explained.prediction.decision);
         let id = file.ids.as_ref().map(|ids| file.id_kind.value(&ids[self.row]));
-        let method = model.predictor().method();
         let finite = |score: usize| {
-            let shares = decision.shares.as_ref();
-            shares.map(|shares| shares.thresholds[score].value).filter(|value| value.is_finite())
+            decision.thresholds.map(|thresholds| thresholds[score].value).filter(|value| value.is_finite())
         };
         json!({
             "row": self.row,
             "id": id,
             "alpha": self.alpha,
-            "method": method.name(),
-            "calibration": method.calibration(),
-            "mix": decision.shares.as_ref().map(|shares| shares.mix),
+            "method": model.method(),
+            "calibration": model.calibration(),
+            "mix": decision.mix,
             "prediction": model.label_kind().value(explained.best_label()),
             "rank_threshold": finite(0),
             "contrast_threshold": finite(1),
@@ -210,7 +208,7 @@ impl<'a> Explained<'a> {
         let Self { model, scored, prediction } = *self;
         let all = &scored.counts;
         let counts = all.get(0, label);
-        let reference_labels = model.predictor().reference_labels();
+        let reference_labels = model.reference_labels();
         let near = scored.neighbors.as_ref().map_or(&[][..], |all| &all[0][..]);
         let carry = near.iter().filter(|&&id| reference_labels[id as usize] == label);
         let finite = |score: f64| score.is_finite().then_some(score);
@@ -240,9 +238,9 @@ impl<'a> Explained<'a> {
 
 /// Returns the condition for a label to be in the set, in words.
 fn rule(decision: &Decision) -> String {
-    match &decision.shares {
+    match &decision.thresholds {
         None => format!("p-value above {}", decision.alpha),
-        Some(Shares { thresholds: [rank, contrast], .. }) => {
+        Some([rank, contrast]) => {
             format!(
                 "rank at most {} and contrastive score at most {}",
                 threshold(rank.value),
@@ -277,13 +275,13 @@ fn plain(value: Value<'_>) -> String {
 }
 
 /// Returns the id of a neighbor, or its row where it has no id.
-fn neighbor_name(point: &ReferencePoint<'_>) -> String {
+fn neighbor_name(point: &ModelPoint<Value<'_>>) -> String {
     let name = match (point.id, point.row) {
         (Some(id), _) => plain(id),
         (None, Some(row)) => row.to_string(),
         (None, None) => "?".into(),
     };
-    if point.of_fit { format!("fit {name}") } else { name }
+    if point.part == ModelPart::FitPoint { format!("fit {name}") } else { name }
 }
 
 fn cells(report: &LabelReport<'_>) -> Vec<String> {

@@ -159,7 +159,7 @@ impl Fit {
     pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<()> {
         // Wrong options and files are refused before anything is read.
         let config = self.config(shared);
-        config.method()?;
+        config.check()?;
         self.check(shared)?;
         let begin = Instant::now();
         let progress = Progress::new(shared);
@@ -209,7 +209,7 @@ impl Fit {
 
     fn json(&self, report: &Report<'_>, progress: &Progress) -> Value {
         let Report { model, parts, levels, seconds } = *report;
-        let (fitted, method) = (model.fitted(), model.predictor().method());
+        let fitted = model.fitted();
         json!({
             "model": self.output.display().to_string(),
             "kernel_points": parts.kernel.len(),
@@ -223,10 +223,10 @@ impl Fit {
             "rounds": fitted.rounds(),
             "fidelity": fitted.fidelity,
             "trace": progress.trace(),
-            "method": method.name(),
-            "calibration": method.calibration(),
+            "method": model.method(),
+            "calibration": model.calibration(),
             "guarantee": model.guarantee(),
-            "new_label_share": model.new_label_share().map(|unseen| unseen.share()),
+            "new_label_share": model.new_label_share().map(|(share, _)| share),
             "probabilities": fitted.probability_scale(),
             "test": levels,
             "warnings": progress.warnings(),
@@ -236,7 +236,7 @@ impl Fit {
 
     fn write(&self, out: &mut dyn Write, report: &Report<'_>) -> std::io::Result<()> {
         let Report { model, parts, levels, seconds } = *report;
-        let (fitted, method) = (model.fitted(), model.predictor().method());
+        let fitted = model.fitted();
         let classes = pluralize(model.classes().len(), "class", "classes");
         writeln!(out, "{}: a model of {classes}, fitted in {seconds:.1} s", self.output.display())?;
         writeln!(out, "{}", paragraph("  kernel       ", &fitted.fidelity))?;
@@ -249,8 +249,8 @@ impl Fit {
         writeln!(out, "{}", paragraph("  accuracy     ", &accuracy))?;
         let settings = format!(
             "{}, {} calibration on {} other points",
-            word(method.name()),
-            word(method.calibration()),
+            word(model.method()),
+            word(model.calibration()),
             parts.calibration.len()
         );
         writeln!(out, "{}", paragraph("  method       ", &settings))?;

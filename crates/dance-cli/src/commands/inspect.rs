@@ -6,10 +6,9 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use dance::conformal::{ByClass, Shares};
+use dance::conformal::{ByClass, new_label_share};
 use dance::data::io::Format;
 use dance::device::{self, Cpu, DeviceChoice};
-use dance::model::NewLabelShare;
 use dance::scores::threshold::smallest_alpha;
 use dance::{Context, Dance, Dataset, Table, human_bytes};
 use dance_page::terminal;
@@ -187,13 +186,14 @@ fn add_classes(report: &mut Value, data: &Dataset, warnings: &mut Vec<String>) {
             pluralize(few, "class has", "classes have")
         ));
     }
-    let unseen = NewLabelShare::new(&data.labels, &[], data.classes.len());
-    if unseen.single > 0 {
+    let (share, error) = new_label_share(&data.labels, data.classes.len());
+    let single = counts.iter().filter(|&&count| count == 1).count();
+    if single > 0 {
         warnings.push(format!(
             "{} of their class: about {:.1} % (± {:.1}) of new points carry a new label",
-            pluralize(unseen.single, "point is the only one", "points are the only ones"),
-            100.0 * unseen.share(),
-            200.0 * unseen.standard_error()
+            pluralize(single, "point is the only one", "points are the only ones"),
+            100.0 * share,
+            200.0 * error
         ));
     }
     if none > 0 {
@@ -203,8 +203,6 @@ fn add_classes(report: &mut Value, data: &Dataset, warnings: &mut Vec<String>) {
 
 fn model_report(model: &Dance, metadata: &Map<String, Value>, alphas: &Alphas) -> anyhow::Result<Value> {
     let fitted = model.fitted();
-    let predictor = model.predictor();
-    let method = predictor.method();
     let text = |key: &str| metadata.get(key).cloned().unwrap_or_default();
     // Thresholds and warnings of every level.
     let mut warnings = Vec::new();
@@ -214,8 +212,8 @@ fn model_report(model: &Dance, metadata: &Map<String, Value>, alphas: &Alphas) -
         warnings
             .extend(level_warnings(model, &decision).into_iter().map(|warning| format!("alpha {alpha}: {warning}")));
         let mut level = json!({ "alpha": alpha });
-        if let Some(Shares { mix, thresholds: [rank, contrast], .. }) = &decision.shares {
-            level["mix"] = json!(mix);
+        if let Some([rank, contrast]) = &decision.thresholds {
+            level["mix"] = json!(decision.mix);
             level["rank_threshold"] = json!(finite(rank.value));
             level["contrast_threshold"] = json!(finite(contrast.value));
         }
@@ -231,18 +229,18 @@ fn model_report(model: &Dance, metadata: &Map<String, Value>, alphas: &Alphas) -
         "classes": model.classes().len(),
         "class_names": model.classes(),
         "kernel_points": fitted.points().rows(),
-        "reference_points": predictor.reference_labels().len(),
-        "calibration_scores": predictor.calibration_points(),
-        "smallest_alpha": smallest_alpha(predictor.calibration_points()),
-        "method": method.name(),
-        "calibration": method.calibration(),
-        "by_class": method.by_class(),
-        "new_labels": method.new_labels(),
+        "reference_points": model.reference_labels().len(),
+        "calibration_scores": model.calibration_points(),
+        "smallest_alpha": smallest_alpha(model.calibration_points()),
+        "method": model.method(),
+        "calibration": model.calibration(),
+        "by_class": model.by_class(),
+        "new_labels": model.allows_new_labels(),
         "clusters": clusters(model),
-        "experts": predictor.experts(),
+        "experts": model.experts(),
         "class_offsets": class_offsets(model),
         "guarantee": model.guarantee(),
-        "new_label_share": model.new_label_share().map(|unseen| unseen.share()),
+        "new_label_share": model.new_label_share().map(|(share, _)| share),
         "probabilities": fitted.probability_scale(),
         "bandwidth": fitted.kernel().bandwidth(),
         "shape": fitted.kernel().shape(),
@@ -259,16 +257,14 @@ fn model_report(model: &Dance, metadata: &Map<String, Value>, alphas: &Alphas) -
 
 /// Returns the class offsets, unless every query determines its own.
 fn class_offsets(model: &Dance) -> Option<&[f64]> {
-    let predictor = model.predictor();
-    let is_fixed = predictor.method().by_class() != ByClass::Balanced;
-    predictor.class_offsets().filter(|_| is_fixed)
+    let is_fixed = model.by_class() != ByClass::Balanced;
+    model.class_offsets().filter(|_| is_fixed)
 }
 
 /// Returns the number of clusters of classes, where each has a guarantee of its own.
 fn clusters(model: &Dance) -> Option<usize> {
-    let predictor = model.predictor();
-    let has_clusters = predictor.method().by_class() == ByClass::Clusters;
-    predictor.clusters().filter(|_| has_clusters)
+    let has_clusters = model.by_class() == ByClass::Clusters;
+    model.clusters().filter(|_| has_clusters)
 }
 
 /// Returns a threshold for JSON, which has no infinity: `None` lets every label pass.

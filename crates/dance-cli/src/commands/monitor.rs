@@ -75,9 +75,7 @@ impl MonitorStream {
             Monitor::new(&model, shared.device()?, self.labelled, self.false_alarm, shared.seed, &context)?;
         if let Some(path) = self.state.as_deref().filter(|path| path.exists()) {
             let text = whole_file::read(path, LONGEST_STATE)?;
-            let state = serde_json::from_slice(&text)
-                .with_context(|| format!("{}: not the state of a monitor; delete it to begin anew", path.display()))?;
-            monitor = monitor.resume(state).with_context(|| path.display().to_string())?;
+            monitor = monitor.resume(&text).with_context(|| path.display().to_string())?;
         }
         // An alarm of a run before this one is still an alarm.
         let mut alarmed = !monitor.alarms().is_empty();
@@ -85,7 +83,7 @@ impl MonitorStream {
             let mut take = |points: &Matrix, labels: &[Option<Option<u32>>]| -> anyhow::Result<bool> {
                 let alarms = monitor.watch(points, labels, &context)?;
                 if let Some(path) = &self.state {
-                    WholeFile::write(path, serde_json::to_string(&monitor.state())?.as_bytes())?;
+                    WholeFile::write(path, monitor.state()?.as_bytes())?;
                 }
                 for alarm in &alarms {
                     print_alarm(alarm, shared.json, &progress)?;

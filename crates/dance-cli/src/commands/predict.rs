@@ -159,7 +159,7 @@ impl Predict {
         progress.finish();
 
         let guarantee = adapting.as_ref().map_or_else(|| model.guarantee(), Adapting::guarantee);
-        let novelty = summary.novelty_verdict(model.predictor().novelty_points());
+        let novelty = summary.novelty_verdict(model.novelty_points());
         let report = Report { shares: summary.shares(), summary, novelty, guarantee, files };
         if report.novelty.beyond_chance {
             progress.warn(&report.novelty.text);
@@ -280,7 +280,7 @@ impl Predict {
 
     /// Warns if the model has too few calibration points to flag any row at the level of `--novelty`.
     fn check_novelty(&self, model: &Dance, progress: &Progress) {
-        let (Some(level), points) = (self.novelty, model.predictor().novelty_points()) else { return };
+        let (Some(level), points) = (self.novelty, model.novelty_points()) else { return };
         let least = smallest_alpha(points);
         if level < least {
             progress.warn(&format!(

@@ -83,7 +83,7 @@ impl Recalibrate {
         let model = Dance::load(device, &self.model, &context)?;
         // The options and the model's own settings must agree, before the data is read.
         let config = self.method.apply(model.fitted().config.conformal, shared.seed);
-        config.method()?;
+        config.check()?;
         let mut data = random_points(self.dataset(&model, &progress)?, &self.data, &progress)?;
         let sampling = self.sample(&model, &mut data, shared, &context)?;
         let model = model
@@ -93,14 +93,13 @@ impl Recalibrate {
         model.save(&self.output)?;
         progress.finish();
         let mut out = terminal::stdout(shared.json);
-        let method = model.predictor().method();
         if shared.json {
             let report = json!({
                 "model": self.output.display().to_string(),
                 "calibration_points": data.len(),
                 "classes": model.classes().len(),
-                "method": method.name(),
-                "calibration": method.calibration(),
+                "method": model.method(),
+                "calibration": model.calibration(),
                 "guarantee": model.guarantee(),
                 "warnings": progress.warnings(),
             });
@@ -124,7 +123,7 @@ impl Recalibrate {
         // it.
         if self.method.paper || self.method.method.is_some() {
             let config = Config::default().conformal;
-            self.method.apply(config, shared.seed).method()?;
+            self.method.apply(config, shared.seed).check()?;
         }
         check_there(&self.model)?;
         self.columns.check(&self.data)?;

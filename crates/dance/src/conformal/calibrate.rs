@@ -1,6 +1,6 @@
 //! Calibration: creates a [`Predictor`] from calibration points.
 //!
-//! | method | calibration | neighbors of a calibration point |
+//! | method | calibration | neighbors of a calibration point are searched among |
 //! |---|---|---|
 //! | dance | reuse (the paper's main tables) | the other calibration points |
 //! | dance | split (the paper, appendix D) | the fit points |
@@ -8,55 +8,157 @@
 //! | posterior | full | the fit points and the other calibration points |
 //! | posterior | split | the fit points |
 //!
-//! In the method posterior, neighbors serve novelty and support only; its experts score the labels. Calibrating a model
-//! and loading it share the last step of each method: [`Predictor::of_thresholds`], [`Predictor::of_bag`],
-//! [`Predictor::of_stack`].
+//! In the method posterior, neighbors serve the novelty test and the list of support only; experts score the labels.
+//! Calibrating a model and loading it end in the same function of each method: [`Predictor::of_thresholds`],
+//! [`Predictor::of_bag`] or [`Predictor::of_stack`].
 //!
 //! Cost: one search of all calibration points. With reuse, the calibration points are split 80/20, and the search runs
-//! over the two parts in turn. The neighbors in the first part select the mix. The neighbors in both parts, merged,
+//! over the two parts in turn. The neighbors in the larger part select the mix. The neighbors in both parts, merged,
 //! give the thresholds.
 
 use std::sync::Arc;
 
-use super::full::Bag;
-use super::mix::MixSelection;
-use super::neighbor_scores::NeighborScorer;
+use super::full::{self, Bag};
+use super::mix::{MixSelection, TuningSplit, canonical_order, halves, tuning_split};
 use super::new_labels::NewLabels;
 use super::predictor::{Decider, PosteriorDecider, Predictor};
-use super::reference::{CALIBRATION_PART, Reference, Setup, check_labels};
-use super::thresholds::{MixSource, Thresholds};
-use super::tuning_split::{TuningSplit, canonical_order, halves, tuning_split};
+use super::thresholds::{MixSource, NeighborScorer, Thresholds};
+use crate::context::Context;
+use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::kernel::Kernel;
 use crate::machine::Part;
-use crate::method::{
-    ByClass, DanceCalibration, DanceMethod, FuseMethod, Method, Mix, PosteriorCalibration, PosteriorMethod,
-};
-use crate::neighbors::Neighbors;
+use crate::method::{ByClass, DanceMethod, FuseMethod, Method, Mix, PosteriorCalibration, PosteriorMethod};
+use crate::neighbors::{Index, Neighbors};
 use crate::posterior::Stack;
 use crate::scores::by_class::{Clusters, Strata};
 use crate::scores::threshold::CalibrationScores;
 use crate::stream::Novelty;
 
-/// The number of neighbors that the method posterior stores for every calibration point: enough for novelty and for the
-/// warning on near-copies.
+/// The number of neighbors that the method posterior stores for every calibration point: enough for the novelty test
+/// and for the warning on near-copies.
 const BAG_NEIGHBORS: usize = 10;
+/// The tag of the random numbers of calibration points.
+const CALIBRATION_PART: u64 = 0;
+/// The tag of the random numbers of queries.
+pub(super) const QUERY_PART: u64 = 1;
+/// The tag of the random numbers of fit points.
+const FIT_PART: u64 = 2;
+
+/// The device, the kernel and the number of classes, which every calibration needs beside its points.
+#[derive(Clone, Copy)]
+pub(crate) struct Setup<'a> {
+    /// The device that searches the reference points.
+    pub(crate) device: &'a dyn Device,
+    /// The number of classes; every label is below it.
+    pub(crate) classes: usize,
+    /// The kernel on mapped points.
+    pub(crate) kernel: Kernel,
+    pub(crate) context: &'a Context<'a>,
+}
+
+/// The reference points of a predictor: mapped points with labels, among which a device finds the neighbors of a query.
+#[derive(Clone, Debug)]
+pub(crate) struct Reference {
+    pub(super) index: Index,
+    pub(super) labels: Vec<u32>,
+    pub(super) classes: usize,
+}
+
+impl Reference {
+    /// Opens mapped points on the device of `setup`. Returns an error if a label is not below the number of classes.
+    pub(crate) fn open(points: Part, setup: Setup<'_>) -> Result<Self> {
+        check_labels("reference", &points, setup.classes)?;
+        Ok(Self {
+            index: Index::open(setup.device, points.embeddings, setup.context)?,
+            labels: points.labels,
+            classes: setup.classes,
+        })
+    }
+
+    /// Opens the reference points of the method fuse: first the calibration points, then the fit points. Points at
+    /// equal distances from a query are ordered by random keys, so that the order does not depend on which point is the
+    /// query.
+    pub(crate) fn open_bag(calibration: Part, fit: &Part, seed: u64, setup: Setup<'_>) -> Result<Self> {
+        let n = calibration.labels.len();
+        let mut points = calibration;
+        points.embeddings.append(&fit.embeddings)?;
+        points.labels.extend_from_slice(&fit.labels);
+        let mut reference = Self::open(points, setup)?;
+        let key = |row: usize| match row.checked_sub(n) {
+            None => full::key(seed, CALIBRATION_PART, row as u64),
+            Some(row) => full::key(seed, FIT_PART, row as u64),
+        };
+        let keys = (0..reference.len()).map(key).collect();
+        reference.index = reference.index.with_keys(keys);
+        Ok(reference)
+    }
+
+    /// Returns the number of points.
+    pub(crate) fn len(&self) -> usize {
+        self.labels.len()
+    }
+
+    /// Rebuilds the neighbor lists of the first `count` points from the row numbers `ids` of the neighbors. All lists
+    /// have the same length.
+    pub(crate) fn neighbors_by_id(&self, count: usize, ids: &[u32], context: &Context<'_>) -> Result<Neighbors> {
+        self.index.neighbors_by_id(count, ids, context)
+    }
+
+    /// Sets, for each calibration point, the squared distance within which a query enters its list of neighbors. The
+    /// calibration points are the first reference points.
+    pub(super) fn set_reach(&mut self, mut reach: Vec<f64>, context: &Context<'_>) -> Result<()> {
+        reach.resize(self.len(), -1.0); // a negative number: no query enters the list of a fit point
+        self.index.set_reach(reach, context)
+    }
+
+    /// Opens the points at `rows` for search among themselves.
+    pub(super) fn select(&self, device: &dyn Device, rows: &[usize], context: &Context<'_>) -> Result<Self> {
+        Ok(Self {
+            index: Index::open(device, self.index.points().select(rows), context)?,
+            labels: rows.iter().map(|&row| self.labels[row]).collect(),
+            classes: self.classes,
+        })
+    }
+}
+
+/// Returns an error if there is not one label per point, or if a label is not below `classes`. `part` names the points.
+fn check_labels(part: &str, points: &Part, classes: usize) -> Result<()> {
+    let Part { embeddings, labels } = points;
+    if embeddings.rows() != labels.len() {
+        return Err(Error::Shape {
+            what: format!("{part} labels (one per point)"),
+            expected: embeddings.rows().to_string(),
+            found: labels.len().to_string(),
+        });
+    }
+    match labels.iter().position(|&label| label as usize >= classes) {
+        None => Ok(()),
+        Some(row) => Err(Error::Label {
+            origin: format!("{part} points"),
+            row,
+            problem: format!("{} is not below the number of classes, {classes}", labels[row]),
+        }),
+    }
+}
 
 impl Predictor {
-    /// Calibrates the method dance on mapped points. `fit` returns the fit points; it is called only if neighbors are
-    /// searched among them.
-    pub fn dance(
+    /// Calibrates the method dance on mapped points. `fit` returns the mapped fit points. It is called only in split
+    /// calibration, in which neighbors are searched among them.
+    pub(crate) fn dance(
         method: DanceMethod,
         calibration: Part,
         fit: impl FnOnce() -> Result<Part>,
         setup: Setup<'_>,
     ) -> Result<Self> {
-        match method.calibration {
-            DanceCalibration::Reuse => Self::reuse(method, calibration, setup),
-            DanceCalibration::Split => Self::split(method, &calibration, fit()?, setup),
+        if method.reuse {
+            Self::reuse(method, calibration, setup)
+        } else {
+            Self::split(method, &calibration, fit()?, setup)
         }
     }
 
-    /// Calibrates with reuse: each calibration point has its neighbors among the other calibration points.
+    /// Calibrates the method dance with reuse: neighbors of a calibration point are found among the other ones.
     fn reuse(method: DanceMethod, calibration: Part, setup: Setup<'_>) -> Result<Self> {
         let Setup { device, classes, context, .. } = setup;
         let n = calibration.labels.len();
@@ -76,8 +178,7 @@ impl Predictor {
         let (neighbors, selection) = match tuning {
             None => (reference.index.search_own(n, k, context)?, None),
             Some(split) => {
-                // Search neighbors in either part, and merge them for the thresholds. So every pair of points is
-                // visited once.
+                // Search neighbors in each part, and merge them for the thresholds. Every pair is visited once.
                 let search = |rows: &[usize]| -> Result<(Reference, Neighbors)> {
                     let part = reference.select(device, rows, context)?;
                     let mut skip = vec![None; n];
@@ -101,8 +202,8 @@ impl Predictor {
         Self::of_thresholds(method, reference, own, selection, novelty, setup)
     }
 
-    /// Calibrates with split: calibration points have their neighbors among the fit points. If the mix is selected, a
-    /// random half of the calibration points selects it, and the other half gives the thresholds.
+    /// Calibrates the method dance with split: neighbors of calibration points are found among the fit points. Unless
+    /// the mix is fixed, a random half of the calibration points selects it, and the other half gives the thresholds.
     fn split(method: DanceMethod, calibration: &Part, fit: Part, setup: Setup<'_>) -> Result<Self> {
         let Setup { classes, context, .. } = setup;
         check_labels("calibration", calibration, classes)?;
@@ -125,7 +226,8 @@ impl Predictor {
         Self::of_thresholds(method, reference, own, selection, novelty, setup)
     }
 
-    /// Assembles the method dance from the rank and the contrastive scores of the calibration points' own labels.
+    /// Assembles a predictor of the method dance. `rank` and `contrast` hold the two scores of each calibration point's
+    /// own label. `selection` is `None` if the mix is fixed or there are too few points to select it.
     pub(crate) fn of_thresholds(
         method: DanceMethod,
         reference: Reference,
@@ -149,10 +251,9 @@ impl Predictor {
         Ok(Self { method: Method::Dance(method), reference, novelty, new_labels: None, decider })
     }
 
-    /// Calibrates the method fuse on mapped points. Every query is added to the calibration points, and the fit points
-    /// are further neighbors of all points. `probabilities` holds the class probability of each calibration point's own
-    /// label.
-    pub fn fuse(
+    /// Calibrates the method fuse on mapped points. `probabilities` holds the class probability of each calibration
+    /// point's own label.
+    pub(crate) fn fuse(
         method: FuseMethod,
         calibration: Part,
         fit: &Part,
@@ -166,7 +267,8 @@ impl Predictor {
         Self::of_bag(method, reference, neighbors, probabilities, &fit.labels, setup)
     }
 
-    /// Assembles the method fuse from the neighbors of every calibration point among all others.
+    /// Assembles a predictor of the method fuse. `neighbors` holds the neighbors of each calibration point among all
+    /// other reference points.
     pub(crate) fn of_bag(
         method: FuseMethod,
         mut reference: Reference,
@@ -197,8 +299,8 @@ impl Predictor {
         Ok(Self { method: Method::Fuse(method), reference, novelty, new_labels, decider })
     }
 
-    /// Calibrates the method posterior with a trained stack. `calibration` and `fit` are in mapped space, for neighbors
-    /// and novelty.
+    /// Calibrates the method posterior with a trained stack of experts. `calibration` and `fit` are mapped points; they
+    /// serve the novelty test and the list of support.
     pub(crate) fn posterior(
         method: PosteriorMethod,
         stack: Stack,
@@ -225,7 +327,7 @@ impl Predictor {
     }
 
     /// Opens the reference points of the method posterior in full calibration: first the calibration points, then the
-    /// fit points.
+    /// fit points. Points at equal distances are ordered by row.
     pub(crate) fn full_reference(calibration: Part, fit: Part, setup: Setup<'_>) -> Result<Reference> {
         let mut points = calibration;
         points.embeddings.append(&fit.embeddings)?;
@@ -233,7 +335,7 @@ impl Predictor {
         Reference::open(points, setup)
     }
 
-    /// Assembles the method posterior from a trained stack, its reference points and its calibration points.
+    /// Assembles a predictor of the method posterior from a trained stack of experts.
     pub(crate) fn of_stack(
         method: PosteriorMethod,
         stack: Stack,
@@ -260,10 +362,10 @@ impl Predictor {
     }
 }
 
-/// The parts of the calibration points from which the method posterior gets novelty and new labels.
+/// The source of the novelty test in the method posterior.
 pub(crate) enum PosteriorPoints {
-    /// Full calibration: the neighbors of the calibration points, and the labels of the fit points.
+    /// Full calibration: the neighbors of each calibration point. `fit_labels` serves the test for new labels.
     Bag { neighbors: Neighbors, fit_labels: Vec<u32> },
-    /// Split calibration: the novelty scores of the calibration points.
+    /// Split calibration: the distances of the calibration points to their neighbors among the fit points.
     Separate(Novelty),
 }

@@ -1,7 +1,7 @@
-//! The fused score: rank, contrastive score and class probability of a label in one number.
+//! The fused score of the method fuse: rank, contrastive score and class probability of a label in one number.
 //!
-//! The level `N(s)` of a score s is the number of calibration scores that are at least s (for a calibration point,
-//! itself included). The fused score adds up log levels as Fisher's method adds up log p-values:
+//! The level `N(s)` of a score s is the number of points in the bag (the calibration points and one query) whose score
+//! is at least s. The fused score adds up log levels as Fisher's method adds up log p-values:
 //!
 //! `S = -( ln N_rank + ½·ln N_contrastive + ln N_probability )`
 //!
@@ -11,29 +11,31 @@
 
 use crate::scores::CalibrationScores;
 
-/// The weight of the probability score in the rank score, where it breaks ties. It is below 1, so it never changes the
-/// order of different ranks.
+/// The weight of the probability score in the rank score, where it breaks ties of ranks. It is below 1, so it never
+/// changes the order of different ranks.
 const TIE_WEIGHT: f64 = 0.99;
 
 /// The rank, the contrastive and the probability score of one label.
 pub(crate) type Scores = [f64; 3];
-/// For each of the three scores, the number of calibration scores that are at least as large.
+/// The levels of the rank, the contrastive and the probability score: the numbers of points whose score is at least as
+/// large.
 pub(crate) type Levels = [u32; 3];
 
-/// Returns the three scores of a label from its raw rank, its contrastive score and its class probability.
+/// Returns the three scores of a label from its rank, its contrastive score and its class probability.
 pub(super) fn scores(rank: f64, contrastive: f64, probability: f64) -> Scores {
     let unlikely = 1.0 - probability;
     [rank + TIE_WEIGHT * unlikely, contrastive, unlikely]
 }
 
-/// Returns the fused score of three levels. It never rises as a level grows.
+/// Returns the fused score of three levels: `-N_rank²·N_contrastive·N_probability²`. It never rises as a level grows.
 pub(super) fn fuse(levels: Levels) -> f64 {
     // A level of 0 counts as 1, because its logarithm would be infinite.
     let [rank, contrastive, probability] = levels.map(|level| f64::from(level.max(1)));
     -(rank * rank * contrastive * probability * probability)
 }
 
-/// The three scores of the calibration points' own labels, each sorted, so that levels can be counted.
+/// The three scores of the calibration points' own labels, each sorted on its own, so that levels are found by
+/// bisection.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SortedScores([CalibrationScores; 3]);
 
@@ -43,7 +45,7 @@ impl SortedScores {
         Ok(Self([column(0)?, column(1)?, column(2)?]))
     }
 
-    /// Returns the levels of three scores among the calibration scores.
+    /// Returns the levels of three scores among the scores of the calibration points.
     pub(super) fn levels(&self, scores: Scores) -> Levels {
         std::array::from_fn(|which| self.0[which].at_least(scores[which]))
     }

@@ -1,19 +1,24 @@
-//! The mix (λ in the paper): the contrastive score's share of the error level α, and its selection (the paper, appendix
+//! The mix (λ in the paper), which divides the error level α between two scores, and its selection (the paper, appendix
 //! F).
 //!
-//! The contrastive score gets `α_clr = mix·α`, the rank score `α_knn = (1-mix)·α`. A mix of 0 gives the paper's k-NN
-//! set, 1 its CLR set. The mix is selected from the grid 0, 0.1 … 1. Thresholds come from one part of the calibration
-//! points, and sets are measured on the rest. The best mix minimises `0.8·z(Size) + 0.2·z(CCV)`: the mean set size and
-//! the class-conditional coverage violation, which z standardises over the grid. A term that does not vary counts as 0,
-//! and ties go to the smaller mix. Test points are not used.
+//! The contrastive score gets the level `α_clr = mix·α`, the rank score `α_knn = (1-mix)·α`. A mix of 0 gives the
+//! paper's k-NN set, 1 its CLR set. The mix is selected from the grid 0, 0.1 … 1. A part of the calibration points
+//! gives thresholds, and the sets of the remaining ones are measured. The best mix minimises
+//! `0.8·z(Size) + 0.2·z(CCV)`. Size is the mean set size, CCV the class coverage violation, and z standardises values
+//! over the grid. A term that does not vary counts as 0, and ties go to the smaller mix.
 //!
-//! Cost: scores are computed once and stored. A selection compares every score of every point with 11 thresholds.
+//! Cost: scores are computed once and stored. A selection compares every score of every measured point with 11
+//! thresholds.
 
-use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
 
-use super::tuning_split::TuningSplit;
-use crate::error::Result;
+use serde::Serialize;
+
+use crate::data::split;
+use crate::error::{Error, Result};
 use crate::evaluation::metrics::class_coverage_violation;
+use crate::numeric::matrix::Matrix;
+use crate::numeric::random;
 use crate::scores::paired::PairedScores;
 use crate::scores::threshold::CalibrationScores;
 
@@ -24,42 +29,46 @@ const VIOLATION_WEIGHT: f64 = 0.2;
 /// Objectives closer than this are ties, so that rounding does not decide.
 const TIE: f64 = 1e-9;
 
-/// Returns the shares `(α_knn, α_clr)` of α for the rank and the contrastive score.
-pub fn share(alpha: f64, mix: f64) -> (f64, f64) {
+/// The share of the points whose scores give thresholds while the mix is selected.
+const THRESHOLD_SHARE: f64 = 0.8;
+/// The smallest number of points on which a mix is selected.
+const LEAST_TUNING_POINTS: usize = 5;
+/// The tag of the random stream that halves the calibration points.
+const HALVES_PURPOSE: u64 = 0x4a1f;
+
+/// Returns the levels `(α_knn, α_clr)` of the rank and the contrastive score: `(1-mix)·α` and `mix·α`.
+pub(super) fn share(alpha: f64, mix: f64) -> (f64, f64) {
     ((1.0 - mix) * alpha, mix * alpha)
 }
 
-/// The scores on which a mix is selected, for any α. The model stores them.
+/// The scores from which a mix can be selected at any α. A model file stores them.
 #[derive(Clone, Debug, PartialEq)]
-pub struct MixSelection {
+pub(crate) struct MixSelection {
     /// Rank scores of the points that give thresholds.
-    pub rank: CalibrationScores,
+    pub(crate) rank: CalibrationScores,
     /// Contrastive scores of the points that give thresholds.
-    pub contrast: CalibrationScores,
-    /// Scores of every label of the points whose sets are measured.
+    pub(crate) contrast: CalibrationScores,
+    /// Both scores of every label of the points whose sets are measured.
     pub(crate) scores: PairedScores,
     /// The true labels of the points whose sets are measured.
-    pub labels: Vec<u32>,
-    /// Number of classes.
-    pub classes: usize,
+    pub(crate) labels: Vec<u32>,
+    pub(crate) classes: usize,
 }
 
-/// The measured sets of one mix of the grid.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Trial {
-    /// The mix.
-    pub mix: f64,
-    /// Mean set size.
-    pub size: f64,
-    /// Class-conditional coverage violation.
-    pub violation: f64,
-    /// The objective, which is minimised.
-    pub objective: f64,
+/// The measurements of the sets under one mix of the grid.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(crate) struct Trial {
+    mix: f64,
+    /// The mean set size.
+    size: f64,
+    /// The class coverage violation, in per cent.
+    violation: f64,
+    /// The objective, which the selected mix minimises.
+    objective: f64,
 }
 
 impl MixSelection {
-    /// Creates the selection from a split. It keeps the scores of the threshold points' own labels, and the scores of
-    /// all labels for the measured points.
+    /// Picks the scores of the own labels of the threshold points, and the scores of all labels of the measured points.
     pub(super) fn new(scores: &PairedScores, labels: &[u32], split: &TuningSplit, classes: usize) -> Result<Self> {
         let labels_of = |rows: &[usize]| rows.iter().map(|&row| labels[row]).collect::<Vec<_>>();
         let TuningSplit { threshold_rows, measured_rows } = split;
@@ -73,8 +82,8 @@ impl MixSelection {
         })
     }
 
-    /// Returns the best mix for `alpha`, and the grid from which it was selected.
-    pub fn select(&self, alpha: f64) -> Result<(f64, Vec<Trial>)> {
+    /// Returns the best mix at error level `alpha`, and the measurements of all 11 mixes.
+    pub(super) fn select(&self, alpha: f64) -> Result<(f64, Vec<Trial>)> {
         let mut trials = Vec::with_capacity(STEPS + 1);
         for step in 0..=STEPS {
             let mix = step as f64 / STEPS as f64;
@@ -93,8 +102,7 @@ impl MixSelection {
         Ok((trials[best].mix, trials))
     }
 
-    /// Returns the mean size and the class-conditional coverage violation of the sets under a mix at error level
-    /// `alpha`.
+    /// Returns the mean size and the class coverage violation of the sets under a mix at error level `alpha`.
     fn measure(&self, mix: f64, alpha: f64) -> Result<(f64, f64)> {
         let (rank_alpha, contrast_alpha) = share(alpha, mix);
         let rank_threshold = self.rank.threshold(rank_alpha)?.value;
@@ -125,7 +133,7 @@ impl MixSelection {
     }
 }
 
-/// Scales values to mean 0 and variance 1, or to zeros if they do not vary.
+/// Shifts and scales values to mean 0 and variance 1. Values that do not vary become zeros.
 fn standardised(values: impl ExactSizeIterator<Item = f64> + Clone) -> Vec<f64> {
     let n = values.len() as f64;
     let mean = values.clone().sum::<f64>() / n;
@@ -134,6 +142,77 @@ fn standardised(values: impl ExactSizeIterator<Item = f64> + Clone) -> Vec<f64> 
         return vec![0.0; values.len()];
     }
     values.map(|value| (value - mean) / deviation).collect()
+}
+
+/// Returns row numbers in an order that depends on the points alone: sorted by coordinates.
+pub(super) fn canonical_order(points: &Matrix) -> Vec<usize> {
+    let mut rows: Vec<usize> = (0..points.rows()).collect();
+    rows.sort_by(|&a, &b| {
+        let pairs = points.row(a).iter().zip(points.row(b));
+        pairs.map(|(a, b)| a.total_cmp(b)).find(|order| order.is_ne()).unwrap_or(std::cmp::Ordering::Equal)
+    });
+    rows
+}
+
+/// Returns the row numbers of two random halves: the first half selects the mix, and the second, which may be larger by
+/// one, gives thresholds. The order of the points does not matter, because the seed and a point's coordinates decide
+/// its half. Returns an error for fewer than two points.
+pub(super) fn halves(points: &Matrix, seed: u64) -> Result<(Vec<usize>, Vec<usize>)> {
+    let mut rows = canonical_order(points);
+    if rows.len() < 2 {
+        return Err(Error::Data(format!(
+            "{} calibration point cannot be halved to select the mix; use more, or give a fixed mix",
+            rows.len()
+        )));
+    }
+    let draw = |row: usize| {
+        let coordinates = points.row(row).iter().map(|value| u64::from(value.to_bits()));
+        random::uniform_of(&[seed, HALVES_PURPOSE].into_iter().chain(coordinates).collect::<Vec<_>>())
+    };
+    rows.sort_by_cached_key(|&row| draw(row).to_bits());
+    let rest = rows.split_off(rows.len() / 2);
+    Ok((rows, rest))
+}
+
+/// A split of points for the selection of a mix. Row numbers ascend.
+pub(super) struct TuningSplit {
+    /// The rows of the points that give thresholds (80 %).
+    pub(super) threshold_rows: Vec<usize>,
+    /// The rows of the points whose sets are measured (20 %).
+    pub(super) measured_rows: Vec<usize>,
+}
+
+/// Splits `rows` for the selection of a mix, stratified by class. Returns `None` for fewer than five rows. The order of
+/// the points and the numbers of the classes do not change the split.
+pub(super) fn tuning_split(rows: &[usize], labels: &[u32], seed: u64) -> Result<Option<TuningSplit>> {
+    if rows.len() < LEAST_TUNING_POINTS {
+        return Ok(None);
+    }
+    // Number the classes by their first appearance, so that their ids do not change the split.
+    let mut place = HashMap::new();
+    let classes: Vec<u32> = rows
+        .iter()
+        .map(|&row| {
+            let next = place.len() as u32;
+            *place.entry(labels[row]).or_insert(next)
+        })
+        .collect();
+    let shares = [THRESHOLD_SHARE, 1.0 - THRESHOLD_SHARE];
+    let parts = match split::stratified(&classes, &shares, seed) {
+        // Every class has one point, so the split cannot be stratified.
+        Err(Error::Data(_)) => split::uniform(rows.len(), &shares, seed)?,
+        parts => parts?,
+    };
+    let in_order = |part: Vec<usize>| {
+        let mut part: Vec<usize> = part.into_iter().map(|place| rows[place]).collect();
+        part.sort_unstable();
+        part
+    };
+    let mut parts = parts.into_iter().map(in_order);
+    Ok(parts
+        .next()
+        .zip(parts.next())
+        .map(|(threshold_rows, measured_rows)| TuningSplit { threshold_rows, measured_rows }))
 }
 
 #[cfg(test)]

@@ -1,12 +1,13 @@
-//! Calibration and prediction: from labels and scores to sets with a guarantee.
+//! Conformal prediction: calibration, p-values of labels, and prediction sets with a guarantee.
 //!
-//! 1. A [`Method`] defines how labels are scored and how calibration points are used.
-//! 2. Calibration creates a [`Predictor`]: the reference points, among which neighbors are found, and the decision rule
-//!    of the method.
-//! 3. [`Predictor::score`] turns queries into [`Scored`]: a p-value of every label, stored as a count of points.
-//! 4. [`Predictor::decide`] turns an error level into a [`Decision`]: the smallest counts with which a label is in a
-//!    set.
-//! 5. [`Predictor::predict`] turns both into a [`Prediction`]: the prediction sets.
+//! 1. A [`ConformalConfig`] names the method, which scores labels, and the use of calibration points.
+//! 2. Calibration creates a predictor from the reference points, among which neighbors are found, and the method.
+//! 3. The predictor turns queries into [`Scored`]: a p-value of every label, stored as a count of points.
+//! 4. An error level gives a [`Decision`]: the smallest counts with which a label is in a set.
+//! 5. [`Scored`] and [`Decision`] give a [`Prediction`]: the prediction sets.
+//!
+//! [`Dance`](crate::Dance) holds a predictor and has a method for each step. Scores of any other model need
+//! [`scores`](crate::scores) alone:
 //!
 //! ```
 //! use dance::scores::CalibrationScores;
@@ -22,25 +23,18 @@ mod calibrate;
 mod full;
 mod fused;
 mod mix;
-mod neighbor_scores;
 mod new_labels;
 mod prediction;
 mod predictor;
-mod reference;
+#[cfg(test)]
+mod tests;
 mod thresholds;
-mod tuning_split;
 
-pub use crate::method::{
-    ByClass, Calibration, ConformalConfig, DanceCalibration, DanceMethod, FuseMethod, Method, MethodName, Mix,
-    NeighborScores, PosteriorCalibration, PosteriorMethod,
-};
-pub(crate) use calibrate::PosteriorPoints;
-pub use mix::{MixSelection, Trial, share};
-pub use prediction::Prediction;
-pub use prediction::{Decision, Shares};
-pub use prediction::{PredictOptions, Scored};
-pub(crate) use predictor::Decider;
-pub use predictor::{Predictor, QueryBlock};
-pub(crate) use reference::Reference;
-pub use reference::Setup;
+pub use crate::method::{ByClass, Calibration, ConformalConfig, MethodName, Mix};
+pub(crate) use calibrate::{PosteriorPoints, Reference, Setup};
+pub(crate) use mix::MixSelection;
+pub(crate) use new_labels::NewLabelShare;
+pub use new_labels::new_label_share;
+pub use prediction::{Decision, PredictOptions, Prediction, Scored};
+pub(crate) use predictor::{Decider, Predictor, QueryBlock};
 pub(crate) use thresholds::MixSource;

@@ -1,5 +1,7 @@
-//! From queries to prediction sets: [`Scored`] holds the scores of queries, [`Decision`] the rule at one error level,
-//! and [`Prediction`] the sets. Scores do not depend on the error level, so several levels need only one search.
+//! Results for queries: [`Scored`] holds p-values, [`Decision`] the rule at one error level, and [`Prediction`] the
+//! sets. P-values do not depend on the error level, so several levels need only one search for neighbors.
+
+use serde::{Deserialize, Serialize};
 
 use super::mix::Trial;
 use crate::error::Result;
@@ -9,20 +11,21 @@ use crate::scores::sets::{Counts, Cut};
 use crate::scores::threshold::{Threshold, smallest_alpha, too_few};
 use crate::scores::{EmptySets, LabelCounts, Sets, least_count};
 use crate::setters::setters;
-use serde::{Deserialize, Serialize};
 
-/// The results that are computed in addition to the prediction sets.
+/// Options that select results beside the prediction sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct PredictOptions {
-    /// If true, finds the best label and its probability. In the method dance this costs a kernel product.
+    /// If true, the best label of every query and its probability are computed. In the method dance this costs a
+    /// product of the queries with all centers of the kernel machine.
     pub best: bool,
-    /// The treatment of empty sets. `Top1` needs best labels, so it finds them even if `best` is false.
+    /// The treatment of empty sets. `Top1` needs best labels, so they are computed even if `best` is false.
     pub empty: EmptySets,
-    /// The largest number of neighbors that are listed in support of each label in a set.
+    /// The largest number of neighbors that are listed in support of each label in a set. A neighbor supports its
+    /// label.
     pub support: usize,
-    /// If true, computes the probabilities of all classes.
+    /// If true, the probabilities of all classes are computed.
     pub probabilities: bool,
 }
 
@@ -34,22 +37,24 @@ impl Default for PredictOptions {
     }
 }
 
-/// Queries with their counts, probabilities and neighbors, before an error level is chosen.
+/// The results for queries that do not depend on the error level: p-values, probabilities and neighbors.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scored {
-    /// The p-value of every label, as a count.
+    /// The p-value of every label for every query, as a count of points.
     pub counts: LabelCounts,
     /// The rank and the contrastive score of every label; `None` for the method posterior.
     pub(crate) scores: Option<PairedScores>,
     /// The distance of every query to its nearest reference point, in mapped space.
     pub nearest: Vec<f64>,
-    /// The novelty p-value of every query: small if the query is unlike all calibration points, whatever its label.
+    /// The novelty p-value of every query. It is small if the query is far from all calibration points.
     pub novelty: Vec<f64>,
-    /// The count that gives the p-value of "a new label" for every query; `None` if sets cannot hold a new label.
+    /// The p-value of "a new label" for every query, as a count of points; `None` if sets cannot hold a new label.
     pub new_label_counts: Option<Vec<u32>>,
-    /// The best label of every query and the probabilities of all classes; `None` if neither was requested.
+    /// The best label of every query and the probabilities of all classes; `None` if [`PredictOptions`] asked for
+    /// neither.
     pub classified: Option<Classified>,
-    /// The neighbors of every query, nearest first; `None` if no support was requested.
+    /// The row numbers of the reference points nearest to every query, nearest first; `None` if
+    /// [`PredictOptions::support`](field@PredictOptions::support) is 0.
     pub neighbors: Option<Vec<Vec<u32>>>,
     pub(crate) options: PredictOptions,
 }
@@ -78,7 +83,7 @@ impl Scored {
         self
     }
 
-    /// Returns the results of the given queries.
+    /// Returns the results of the queries at the given indices.
     #[must_use]
     pub fn select(&self, queries: &[usize]) -> Self {
         fn pick<T: Copy>(all: &[T], queries: &[usize]) -> Vec<T> {
@@ -99,7 +104,7 @@ impl Scored {
         }
     }
 
-    /// Appends the results of further queries of the same model.
+    /// Appends the results of further queries, which the same model scored with the same options.
     pub fn append(&mut self, other: Self) -> Result<()> {
         if self.is_empty() {
             *self = other;
@@ -124,10 +129,9 @@ impl Scored {
         Ok(())
     }
 
-    /// Returns the indices of a set's labels, sorted from the best conforming label to the worst. Labels are compared
-    /// by p-value if one score decides, then by score or probability.
+    /// Returns the indices 0, 1 … of the labels in `set`, the best conforming label first. Labels are ordered by
+    /// p-value, then by score or probability. In the method dance they are ordered by rank, then by contrastive score.
     pub fn conforming(&self, query: usize, set: &[u32]) -> Vec<usize> {
-        use crate::scores::Counts;
         let count = |label: u32| match self.counts.get(query, label) {
             Counts::One(count) => count,
             Counts::Both { .. } => 0, // two p-values have no order of their own
@@ -148,42 +152,30 @@ impl Scored {
 }
 
 /// The rule for prediction sets at one error level.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
     /// The error level α.
     pub alpha: f64,
     /// The number of calibration points behind the p-values.
-    #[serde(rename = "points")] // its name in reports
     pub calibration_points: usize,
-    /// The division of α in the method dance; `None` for other methods, in which one score decides.
-    #[serde(flatten)]
-    pub shares: Option<Shares>,
+    /// The share of α that the contrastive score gets in the method dance; `None` for other methods.
+    pub mix: Option<f64>,
+    /// The thresholds of the rank and of the contrastive score in the method dance; `None` for other methods.
+    pub thresholds: Option<[Threshold; 2]>,
+    /// The measurements of all mixes; empty if the mix was not selected.
+    pub(super) trials: Vec<Trial>,
     /// The part of α that is spent on new labels; `None` if sets cannot hold a new label.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub new_label_alpha: Option<f64>,
     /// The largest part of any α that is spent on new labels; 0 if sets cannot hold a new label.
-    #[serde(skip)]
     pub(super) new_label_bound: f64,
     /// The smallest counts with which a label is in the set.
-    #[serde(skip)]
     pub cut: Cut,
 }
 
-/// The division of α between the rank and the contrastive score.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Shares {
-    /// The share of α that the contrastive score gets.
-    pub mix: f64,
-    /// The thresholds of the rank and of the contrastive score.
-    pub thresholds: [Threshold; 2],
-    /// The trials of all mixes of the grid; empty if the mix was not selected.
-    pub trials: Vec<Trial>,
-}
-
 impl Decision {
-    /// Returns the p-value of a label from its counts. The label is in the set if and only if this p-value exceeds α.
-    /// If two scores decide, it is the smaller of their p-values, each divided by its share of α. If sets can hold a
-    /// new label, it includes the part of α that is spent on new labels.
+    /// Returns the p-value of a label from its `counts`. The label is in the set if and only if this p-value exceeds α.
+    /// In the method dance it is the smaller of two p-values, each divided by its score's share of α. If sets can hold
+    /// a new label, the p-value includes the part of α that is spent on new labels.
     pub fn p_value(&self, all: &LabelCounts, counts: Counts) -> f64 {
         // Without this rounding, 0.07/0.7 would exceed 0.1.
         const DIGITS: f64 = 1e12;
@@ -193,7 +185,7 @@ impl Decision {
                 (p_value + self.new_label_bound.min(p_value)).min(1.0)
             }
             Counts::Both { rank, contrast } => {
-                let mix = self.shares.as_ref().map_or(0.5, |shares| shares.mix);
+                let mix = self.mix.unwrap_or(0.5);
                 let [rank, contrast] = [rank, contrast].map(|count| all.p_value(count));
                 let p_value = (rank / (1.0 - mix)).min(contrast / mix).min(1.0);
                 (p_value * DIGITS).round() / DIGITS
@@ -201,18 +193,23 @@ impl Decision {
         }
     }
 
-    /// Returns the largest p-value among a query's labels. It is small if the query is unlike the points of every
-    /// label.
+    /// Returns the largest p-value among the labels of one query, of which there are `classes`.
     pub fn largest_p_value(&self, all: &LabelCounts, query: usize, classes: usize) -> f64 {
         let (labels, counts, rest) = all.row(query);
         let rest = (labels.len() < classes).then_some(rest);
         counts.iter().copied().chain(rest).map(|counts| self.p_value(all, counts)).fold(0.0, f64::max)
     }
 
-    /// Returns warnings about α and the number of calibration points.
+    /// Returns the mean set size, the class coverage violation and the objective of every mix from which the mix of the
+    /// method dance was selected, for reports. The list is empty if no mix was selected.
+    pub fn trials(&self) -> impl Serialize + '_ {
+        &self.trials
+    }
+
+    /// Returns a warning for every score whose level is too small for the number of calibration points.
     pub fn warnings(&self) -> Vec<String> {
-        match &self.shares {
-            Some(Shares { thresholds: [rank, contrast], .. }) => {
+        match &self.thresholds {
+            Some([rank, contrast]) => {
                 let each = [("rank", rank), ("contrastive", contrast)];
                 each.iter().filter_map(|(name, t)| Some(format!("{name} score: {}", t.warning()?))).collect()
             }
@@ -227,15 +224,16 @@ impl Decision {
 /// The sets of queries at one error level.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prediction {
-    /// The prediction set of every query.
+    /// The prediction set of every query: class ids in ascending order.
     pub sets: Sets,
     /// The error level, and the rule for the sets.
     pub decision: Decision,
-    /// The share of sets that were empty before the best labels were put into empty sets.
+    /// The share of empty sets, counted before [`EmptySets::Top1`] fills them.
     pub empty: f64,
     /// True for every set that also holds "a new label"; `None` if sets cannot hold a new label.
     pub new_label: Option<Vec<bool>>,
-    /// The neighbors that carry each label of each set, nearest first; `None` if no support was requested.
+    /// For each label of each set in turn, the row numbers of the nearest reference points that carry it; `None` if
+    /// [`PredictOptions::support`](field@PredictOptions::support) is 0.
     pub support: Option<Vec<Vec<u32>>>,
 }
 
@@ -269,11 +267,12 @@ mod tests {
 
     fn decision(cut: Cut, mix: Option<f64>) -> Decision {
         let threshold = Threshold { alpha: 0.1, value: 1.0, index: 9, calibration_points: 9 };
-        let shares = |mix| Shares { mix, thresholds: [threshold; 2], trials: Vec::new() };
         Decision {
             alpha: 0.1,
             calibration_points: 9,
-            shares: mix.map(shares),
+            mix,
+            thresholds: mix.map(|_| [threshold; 2]),
+            trials: Vec::new(),
             new_label_alpha: None,
             new_label_bound: 0.0,
             cut,

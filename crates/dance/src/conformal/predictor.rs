@@ -5,34 +5,31 @@
 
 use std::sync::Arc;
 
+use super::calibrate::{QUERY_PART, Reference};
 use super::full::{Bag, Queries};
 use super::new_labels::NewLabels;
-use super::prediction::Decision;
-use super::prediction::Prediction;
-use super::prediction::{PredictOptions, Scored};
-use super::reference::{self, QUERY_PART, Reference};
-use super::thresholds::{MixSource, Thresholds};
+use super::prediction::{Decision, PredictOptions, Prediction, Scored};
+use super::thresholds::{MixSource, NeighborScorer, Thresholds, TwoThresholds};
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::machine::Classified;
 use crate::method::{Method, Mix};
 use crate::neighbors::{Neighbors, ReverseNeighbors};
 use crate::numeric::matrix::Matrix;
+use crate::numeric::random;
 use crate::posterior::{Stack, StackSettings};
 use crate::scores::EmptySets;
 use crate::scores::paired::PairedScores;
 use crate::scores::sets::{Cut, LabelCounts, least_count};
-use crate::scores::threshold::CalibrationScores;
 use crate::stream::{NOVELTY_NEIGHBORS, Novelty};
 
 /// A calibrated method: reference points with labels, and the rule that turns queries into counts and counts into sets.
 #[derive(Clone, Debug)]
-pub struct Predictor {
+pub(crate) struct Predictor {
     pub(super) method: Method,
     pub(super) reference: Reference,
     pub(super) novelty: Novelty,
-    /// The singletons, which are the calibration points whose label no other point has; `None` if sets cannot hold a
-    /// new label.
+    /// The test for new labels; `None` if sets cannot hold a new label.
     pub(super) new_labels: Option<NewLabels>,
     pub(super) decider: Decider,
 }
@@ -42,13 +39,13 @@ pub struct Predictor {
 pub(crate) enum Decider {
     /// The method dance: a threshold for each of two scores.
     Thresholds(Thresholds),
-    /// The method fuse: the calibration points, to which every query is added.
+    /// The method fuse: the bag, which consists of the calibration points and one query.
     Bag(Box<Bag>),
     /// The method posterior: a trained stack of experts.
     Posterior(PosteriorDecider),
 }
 
-/// The experts of the method posterior, with neighbors for novelty and support.
+/// The experts of the method posterior, with neighbors for the novelty test and the list of support.
 #[derive(Clone, Debug)]
 pub(crate) struct PosteriorDecider {
     pub(super) stack: Arc<Stack>,
@@ -66,31 +63,29 @@ impl PosteriorDecider {
 
 /// A block of queries in the forms that methods need.
 #[derive(Clone, Copy)]
-pub struct QueryBlock<'a> {
+pub(crate) struct QueryBlock<'a> {
     /// The queries, normalised.
-    pub normalised: &'a Matrix,
-    /// The queries in mapped space, that of the learned metric.
-    pub mapped: &'a Matrix,
-    /// Returns the kernel machine's class probabilities of the queries. The function is called only if they are needed.
-    pub classify: &'a dyn Fn() -> Result<Classified>,
+    pub(crate) normalised: &'a Matrix,
+    /// The queries, normalised and mapped by the learned metric.
+    pub(crate) mapped: &'a Matrix,
+    /// Returns the kernel machine's class probabilities of the queries. It is called only if they are needed.
+    pub(crate) classify: &'a dyn Fn() -> Result<Classified>,
 }
 
-/// The neighbors of queries, and the calibration points that have a query among their own neighbors.
+/// The reference points nearest to every query, and the calibration points whose neighbor lists the query enters.
 struct QueryNeighbors {
     neighbors: Neighbors,
-    /// The calibration points whose neighbor lists each query enters; `None` if queries are not added to the
-    /// calibration points.
+    /// The calibration points whose neighbor lists each query enters; `None` except in full calibration.
     reached: Option<ReverseNeighbors>,
 }
 
 impl Predictor {
-    /// Returns the method and its settings.
-    pub fn method(&self) -> &Method {
+    pub(crate) fn method(&self) -> &Method {
         &self.method
     }
 
     /// Returns the number n of calibration points from which p-values are computed.
-    pub fn calibration_points(&self) -> usize {
+    pub(crate) fn calibration_points(&self) -> usize {
         match &self.decider {
             Decider::Thresholds(thresholds) => thresholds.rank.len(),
             Decider::Bag(bag) => bag.len(),
@@ -98,53 +93,29 @@ impl Predictor {
         }
     }
 
-    /// Returns the number of calibration points from which novelty p-values are computed. It can be larger than
-    /// [`calibration_points`](Self::calibration_points), because half of these may select the mix instead.
-    pub fn novelty_points(&self) -> usize {
+    /// Returns the number of calibration points from which novelty p-values are computed. It exceeds
+    /// [`calibration_points`](Self::calibration_points) if a half of the points selects the mix.
+    pub(crate) fn novelty_points(&self) -> usize {
         self.novelty.squared().len()
     }
 
-    /// Returns the labels of the reference points, among which neighbors are found.
-    pub fn reference_labels(&self) -> &[u32] {
+    /// Returns the labels of the reference points.
+    pub(crate) fn reference_labels(&self) -> &[u32] {
         &self.reference.labels
     }
 
     /// Returns the reference points in mapped space.
-    pub fn reference_points(&self) -> &Matrix {
+    pub(crate) fn reference_points(&self) -> &Matrix {
         self.reference.index.points()
     }
 
-    /// Returns the rank and the contrastive scores of the calibration points' own labels; `None` for methods other than
-    /// dance.
-    pub fn calibration_scores(&self) -> Option<[&CalibrationScores; 2]> {
-        match &self.decider {
-            Decider::Thresholds(thresholds) => Some([&thresholds.rank, &thresholds.contrast]),
-            Decider::Bag(_) | Decider::Posterior(_) => None,
-        }
-    }
-
     /// Returns whether there were too few points to select a mix.
-    pub fn has_too_few_points_for_mix(&self) -> bool {
+    pub(crate) fn has_too_few_points_for_mix(&self) -> bool {
         matches!(&self.decider, Decider::Thresholds(Thresholds { mix: MixSource::TooFewPoints, .. }))
     }
 
-    /// Returns the experts of the method posterior with their weights and settings, as a JSON array; `None` for other
-    /// methods.
-    pub fn experts(&self) -> Option<serde_json::Value> {
-        self.stack_settings().map(|settings| serde_json::json!(settings.experts))
-    }
-
-    /// Returns the offset of every class, which is subtracted from scores; `None` for methods other than posterior.
-    pub fn class_offsets(&self) -> Option<&[f64]> {
-        self.stack_settings().map(|settings| settings.offsets.as_slice())
-    }
-
-    /// Returns the number of clusters of classes of similar difficulty; `None` for methods other than posterior.
-    pub fn clusters(&self) -> Option<usize> {
-        self.stack_settings().map(|settings| settings.clusters.len())
-    }
-
-    fn stack_settings(&self) -> Option<&StackSettings> {
+    /// Returns the settings of the experts; `None` for methods other than posterior.
+    pub(crate) fn stack_settings(&self) -> Option<&StackSettings> {
         match &self.decider {
             Decider::Posterior(posterior) => Some(&posterior.stack.settings),
             Decider::Thresholds(_) | Decider::Bag(_) => None,
@@ -159,7 +130,7 @@ impl Predictor {
         &self.novelty
     }
 
-    /// Returns the neighbors of every calibration point; `None` if queries are not added to the calibration points.
+    /// Returns the neighbors of every calibration point; `None` except in full calibration.
     pub(crate) fn bag_neighbors(&self) -> Option<&Neighbors> {
         match &self.decider {
             Decider::Thresholds(_) => None,
@@ -168,14 +139,19 @@ impl Predictor {
         }
     }
 
-    /// Finds the `k` nearest reference points of mapped queries.
-    pub fn neighbors(&self, queries: &Matrix, k: usize, context: &Context<'_>) -> Result<Neighbors> {
+    /// Finds the `k` reference points nearest to each mapped query.
+    pub(crate) fn neighbors(&self, queries: &Matrix, k: usize, context: &Context<'_>) -> Result<Neighbors> {
         self.reference.index.search(queries, k, context)
     }
 
-    /// Computes all results of a block of queries that do not depend on the error level. The random numbers of a query
-    /// follow from the seed and its own coordinates, so its results are the same alone and in any batch.
-    pub fn score(&self, queries: QueryBlock<'_>, options: PredictOptions, context: &Context<'_>) -> Result<Scored> {
+    /// Computes the results for a block of queries that do not depend on the error level. The random numbers of a query
+    /// follow from the seed and its own coordinates, so its results are the same in every batch.
+    pub(crate) fn score(
+        &self,
+        queries: QueryBlock<'_>,
+        options: PredictOptions,
+        context: &Context<'_>,
+    ) -> Result<Scored> {
         let found = self.search(queries.mapped, options, context)?;
         // Probabilities cost a kernel product, except in the method posterior.
         let wanted = options.best || options.probabilities || options.empty == EmptySets::Top1;
@@ -189,7 +165,7 @@ impl Predictor {
                 let scores = self.neighbor_scores(bag.scorer, queries.mapped, &found, context);
                 let classified = (queries.classify)()?;
                 let probabilities = &classified.probabilities;
-                let names = &reference::names(queries.mapped);
+                let names = &names(queries.mapped);
                 let Some(reached) = &found.reached else {
                     return Err(Error::Data("the index of a bag has no reach".into()));
                 };
@@ -205,8 +181,8 @@ impl Predictor {
         Ok(self.scored(found, counts, scores, classified, options))
     }
 
-    /// Finds the neighbors of mapped queries. If queries are added to the calibration points, it also finds the
-    /// calibration points that have a query among their own neighbors.
+    /// Finds the neighbors of mapped queries. In full calibration it also finds the calibration points whose neighbor
+    /// lists a query enters.
     fn search(&self, mapped: &Matrix, options: PredictOptions, context: &Context<'_>) -> Result<QueryNeighbors> {
         let index = &self.reference.index;
         let k = match &self.decider {
@@ -225,16 +201,16 @@ impl Predictor {
     /// Computes the rank and the contrastive score of every label of every query.
     fn neighbor_scores(
         &self,
-        scorer: super::neighbor_scores::NeighborScorer,
+        scorer: NeighborScorer,
         mapped: &Matrix,
         found: &QueryNeighbors,
         context: &Context<'_>,
     ) -> PairedScores {
-        let names = reference::names(mapped);
-        scorer.score(&self.reference, &found.neighbors, QUERY_PART, |query| names[query], context)
+        let hashes = names(mapped);
+        scorer.score(&self.reference, &found.neighbors, QUERY_PART, |query| hashes[query], context)
     }
 
-    /// Combines counts and scores with novelty, new labels and support.
+    /// Adds novelty p-values, the p-values of "a new label" and the list of neighbors to counts and scores.
     fn scored(
         &self,
         QueryNeighbors { neighbors, reached }: QueryNeighbors,
@@ -262,35 +238,35 @@ impl Predictor {
         }
     }
 
-    /// Returns the rule for prediction sets at error level `alpha`.
-    pub fn decide(&self, alpha: f64) -> Result<Decision> {
-        self.decide_with(alpha, Mix::Auto)
-    }
-
-    /// Returns the rule for prediction sets at error level `alpha`. In the method dance, a fixed `mix` replaces the
-    /// model's mix. Other methods have no mix.
-    pub fn decide_with(&self, alpha: f64, mix: Mix) -> Result<Decision> {
+    /// Returns the rule for prediction sets at error level `alpha`. In the method dance, a mix in `fixed` replaces the
+    /// model's mix. Returns an error unless `alpha` is between 0 and 1.
+    pub(crate) fn decide(&self, alpha: f64, fixed: Mix) -> Result<Decision> {
         if !(alpha > 0.0 && alpha < 1.0) {
             return Err(Error::config("alpha", alpha, "between 0 and 1, such as 0.1"));
         }
         let calibration_points = self.calibration_points();
         let new_label_alpha = self.new_labels.as_ref().map(|new_labels| new_labels.share(alpha));
         let new_label_bound = self.new_labels.as_ref().map_or(0.0, NewLabels::largest_share);
-        let (cut, shares) = match &self.decider {
-            Decider::Thresholds(thresholds) => {
-                let (cut, shares) = thresholds.decide(alpha, mix)?;
-                (cut, Some(shares))
-            }
-            Decider::Bag(_) | Decider::Posterior(_) => {
-                let known = alpha - new_label_alpha.unwrap_or(0.0);
-                (Cut::One(least_count(known, calibration_points)), None)
-            }
-        };
-        Ok(Decision { alpha, calibration_points, shares, new_label_alpha, new_label_bound, cut })
+        let known = alpha - new_label_alpha.unwrap_or(0.0);
+        let cut = Cut::One(least_count(known, calibration_points));
+        let (mix, thresholds, trials) = (None, None, Vec::new());
+        let one =
+            Decision { alpha, calibration_points, mix, thresholds, trials, new_label_alpha, new_label_bound, cut };
+        let Decider::Thresholds(thresholds) = &self.decider else { return Ok(one) };
+        let TwoThresholds { cut, mix, thresholds, trials } = thresholds.decide(alpha, fixed)?;
+        Ok(Decision { mix: Some(mix), thresholds: Some(thresholds), trials, cut, ..one })
     }
 
     /// Returns the prediction sets of scored queries under a decision.
-    pub fn predict(&self, scored: &Scored, decision: &Decision) -> Prediction {
+    pub(crate) fn predict(&self, scored: &Scored, decision: &Decision) -> Prediction {
         Prediction::new(scored, decision.clone(), self.reference.classes, &self.reference.labels)
     }
+}
+
+/// Returns a 64-bit hash of every query's coordinates, which determines the query's random numbers in every batch and
+/// at every position.
+pub(super) fn names(queries: &Matrix) -> Vec<u64> {
+    let pair =
+        |pair: &[f32]| u64::from(pair[0].to_bits()) | u64::from(pair.get(1).map_or(0, |value| value.to_bits())) << 32;
+    (0..queries.rows()).map(|row| random::bits_of(queries.row(row).chunks(2).map(pair))).collect()
 }

@@ -1,19 +1,82 @@
-//! The method dance: a label is in the set if its rank and its contrastive score are both within their thresholds.
+//! The method dance, and the two neighbor scores that it shares with the method fuse.
+//!
+//! The neighbors of a query give every label a rank score and a contrastive score. In the method dance, a label is in
+//! the set if each of its two scores is within its own threshold.
 
-use super::mix::{self, MixSelection};
-use super::neighbor_scores::NeighborScorer;
-use super::prediction::Shares;
+use super::calibrate::Reference;
+use super::mix::{self, MixSelection, Trial};
 use crate::context::Context;
 use crate::error::Result;
-use crate::method::Mix;
+use crate::kernel::Kernel;
+use crate::method::{Mix, NeighborScores};
+use crate::neighbors::Neighbors;
+use crate::scores::contrastive::Contrastive;
 use crate::scores::paired::PairedScores;
+use crate::scores::rank::{self, Rank};
 use crate::scores::sets::{Counts, Cut, LabelCounts, least_count};
-use crate::scores::threshold::CalibrationScores;
+use crate::scores::threshold::{CalibrationScores, Threshold};
+use crate::scores::{self, NeighborScore};
+
+/// The rank score and the contrastive score, with their settings.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct NeighborScorer {
+    pub(super) rank: Rank,
+    pub(super) contrastive: Contrastive,
+    /// The width of the noise that breaks ties of ranks; with 0, ranks tie.
+    tie_noise: f64,
+    /// The seed of the noise, and of the random keys that order points at the same distance.
+    pub(super) seed: u64,
+}
+
+impl NeighborScorer {
+    /// Creates the scores of the method dance. Points at equal distances have consecutive ranks, and noise of width
+    /// `tie_noise` breaks ties of ranks.
+    pub(super) fn with_noise(scores: &NeighborScores, tie_noise: f64, kernel: Kernel) -> Self {
+        let NeighborScores { rank_neighbors, contrast_neighbors, temperature, seed } = *scores;
+        Self {
+            rank: Rank { neighbors: rank_neighbors, shared_ties: false },
+            contrastive: Contrastive { neighbors: contrast_neighbors, temperature, kernel },
+            tie_noise,
+            seed,
+        }
+    }
+
+    /// Creates the scores of the method fuse, in which points at equal distances share a rank.
+    pub(super) fn with_shared_ties(scores: &NeighborScores, kernel: Kernel) -> Self {
+        let mut scorer = Self::with_noise(scores, 0.0, kernel);
+        scorer.rank.shared_ties = true;
+        scorer
+    }
+
+    /// Returns the number of neighbors of a query that the two scores need.
+    pub(super) fn neighbors(&self) -> usize {
+        self.rank.neighbors().max(self.contrastive.neighbors())
+    }
+
+    /// Scores every label of every query from its `neighbors`. The seed, the tag `part` of the data set and the hash
+    /// `name(query)` determine the noise that breaks ties of ranks.
+    pub(super) fn score(
+        &self,
+        reference: &Reference,
+        neighbors: &Neighbors,
+        part: u64,
+        name: impl Fn(usize) -> u64,
+        context: &Context<'_>,
+    ) -> PairedScores {
+        let both: [&dyn NeighborScore; 2] = [&self.rank, &self.contrastive];
+        let (points, labels) = (reference.index.points(), &reference.labels);
+        let [mut rank, contrast] = scores::of_neighbors(both, neighbors, points, labels, reference.classes, context);
+        if self.tie_noise > 0.0 {
+            rank.add_noise(|query, label| rank::tie_noise(self.seed, self.tie_noise, part, name(query), label));
+        }
+        PairedScores::join(&rank, &contrast)
+    }
+}
 
 /// The number of queries in a parallel task.
 const TILE: usize = 64;
 
-/// The scores of the calibration points' own labels, which give the two thresholds at any α.
+/// The decision rule of the method dance: scores of the calibration points' own labels, which give thresholds at any α.
 #[derive(Clone, Debug)]
 pub(crate) struct Thresholds {
     pub(crate) scorer: NeighborScorer,
@@ -22,20 +85,20 @@ pub(crate) struct Thresholds {
     pub(crate) mix: MixSource,
 }
 
-/// The source of the mix, the contrastive score's share of α.
+/// The source of the mix: the contrastive score's share of α.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum MixSource {
     /// One mix for every α.
     Fixed(f64),
-    /// Too few points to select a mix; it is 0, which gives the k-NN set.
+    /// There are too few points to select a mix. It is 0, which gives the k-NN set.
     TooFewPoints,
     /// The mix is selected separately for each α.
     Selected(MixSelection),
 }
 
 impl Thresholds {
-    /// Counts, for each label of each query, the calibration points whose score is at least that of the label,
-    /// separately for the rank and the contrastive score.
+    /// Counts, for each label of each query, the points whose score is at least the label's, the query included. The
+    /// rank score and the contrastive score are counted separately.
     pub(super) fn count(&self, scores: &PairedScores, context: &Context<'_>) -> LabelCounts {
         let n = self.rank.len();
         let counts = |rank: f64, contrast: f64| Counts::Both {
@@ -56,9 +119,9 @@ impl Thresholds {
         LabelCounts::concat(n, context.map(scores.len().div_ceil(TILE), tile))
     }
 
-    /// Returns the smallest counts with which a label is in the set at error level `alpha`, and the shares of α behind
+    /// Returns the smallest counts with which a label is in the set at error level `alpha`, and the thresholds behind
     /// them. A fixed `mix` replaces the model's mix.
-    pub(super) fn decide(&self, alpha: f64, mix: Mix) -> Result<(Cut, Shares)> {
+    pub(super) fn decide(&self, alpha: f64, mix: Mix) -> Result<TwoThresholds> {
         let (mix, trials) = match (mix, &self.mix) {
             (Mix::Fixed(mix), _) | (Mix::Auto, &MixSource::Fixed(mix)) => (mix, Vec::new()),
             (Mix::Auto, MixSource::TooFewPoints) => (0.0, Vec::new()),
@@ -68,6 +131,15 @@ impl Thresholds {
         let n = self.rank.len();
         let cut = Cut::Both { rank: least_count(rank, n), contrast: least_count(contrast, n) };
         let thresholds = [self.rank.threshold(rank)?, self.contrast.threshold(contrast)?];
-        Ok((cut, Shares { mix, thresholds, trials }))
+        Ok(TwoThresholds { cut, mix, thresholds, trials })
     }
+}
+
+/// The thresholds of the rank and of the contrastive score at one error level, with the mix that divides the level.
+pub(super) struct TwoThresholds {
+    pub(super) cut: Cut,
+    pub(super) mix: f64,
+    pub(super) thresholds: [Threshold; 2],
+    /// The measurements of all mixes; empty if the mix was not selected.
+    pub(super) trials: Vec<Trial>,
 }

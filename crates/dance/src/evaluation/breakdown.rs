@@ -1,5 +1,5 @@
-//! Coverage within groups of points: by the classifier's confidence, by set size, and by class frequency. Marginal
-//! coverage does not imply coverage in each group.
+//! Coverage within groups of points: by the largest class probability, by set size, and by class frequency. Coverage of
+//! all points together does not imply coverage of each group.
 //!
 //! ```
 //! use dance::scores::Sets;
@@ -20,7 +20,7 @@ use crate::scores::sets::Sets;
 
 /// The number of groups by confidence and by frequency.
 const FIFTHS: usize = 5;
-/// The names of the groups by confidence and by frequency, from the lowest to the highest values.
+/// The names of the groups by confidence and by frequency, from the lowest values to the highest.
 const NAMES: [&str; FIFTHS] = ["lowest", "low", "middle", "high", "highest"];
 /// The names of the groups by set size.
 const SIZES: [&str; STRATA.len() + 1] = ["0 or 1", "2 to 3", "4 to 10", "11 to 100", "over 100"];
@@ -28,7 +28,7 @@ const SIZES: [&str; STRATA.len() + 1] = ["0 or 1", "2 to 3", "4 to 10", "11 to 1
 /// Coverage and set size of a group of points.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Portion {
-    /// The group's name.
+    /// The name of the group, such as `lowest` or `2 to 3`.
     pub name: String,
     /// The number of points.
     pub points: usize,
@@ -38,19 +38,20 @@ pub struct Portion {
     pub size: f64,
 }
 
-/// Coverage by group, without the groups that have no points; see the [module](self).
+/// Coverage and set size of groups of points, in three divisions of all points. Groups without points are left out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Breakdown {
-    /// Fifths of the points by their largest class probability; empty if probabilities are not given.
+    /// Fifths of the points by their largest class probability; empty if probabilities were not given.
     pub by_confidence: Vec<Portion>,
     /// Groups of points by the size of their sets.
     pub by_size: Vec<Portion>,
-    /// Fifths of the points by the number of points with the same label.
+    /// Fifths of the points by the frequency of their label: the number of points that carry it.
     pub by_frequency: Vec<Portion>,
 }
 
 impl Breakdown {
-    /// Compares `sets` with the true `labels`; `confidence` holds the largest class probability of every point.
+    /// Compares `sets` with the true `labels`. `confidence` holds the largest class probability of every point. Returns
+    /// an error if sizes differ.
     pub fn new(sets: &Sets, labels: &[u32], confidence: Option<&[f32]>) -> Result<Self> {
         for (what, found) in
             [("labels (one per set)", Some(labels.len())), ("confidences (one per set)", confidence.map(<[f32]>::len))]
@@ -80,8 +81,8 @@ impl Breakdown {
     }
 }
 
-/// Returns the index of every value's fifth: 0 for the lowest values, 4 for the highest. Equal values have the same
-/// fifth.
+/// Divides values into fifths by size, and returns the fifth of every value: 0 for the lowest values, 4 for the
+/// highest. Equal values are in the same fifth.
 fn fifths(values: &[f64]) -> Vec<usize> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
@@ -94,8 +95,8 @@ fn fifths(values: &[f64]) -> Vec<usize> {
     values.iter().map(of).collect()
 }
 
-/// Returns coverage and mean set size of every group that has points. `part(row)` is the index of a row's group in
-/// `names`.
+/// Returns coverage and mean set size of every group that has points. `part(row)` is the index in `names` of the group
+/// that holds a row.
 fn portions(sets: &Sets, labels: &[u32], names: &[&str], part: impl Fn(usize) -> usize) -> Vec<Portion> {
     let mut sums = vec![[0usize; 3]; names.len()];
     for (row, &label) in labels.iter().enumerate() {

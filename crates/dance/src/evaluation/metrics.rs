@@ -32,14 +32,14 @@ use crate::scores::sets::Sets;
 /// The largest set size of every stratum but the last.
 pub(super) const STRATA: [usize; 4] = [1, 3, 10, 100];
 
-/// Metrics of prediction sets; see the [module](self). Shares are between 0 and 1; violations are in per cent.
+/// Metrics of prediction sets; the [module](self) has the formulas. Shares are between 0 and 1, violations in per cent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Metrics {
     /// The number of test points.
     pub points: usize,
     /// The error level α of the sets.
     pub alpha: f64,
-    /// The share of points whose most probable label is right.
+    /// The share of points whose most probable label is right; `None` if most probable labels are not given.
     pub accuracy: Option<f64>,
     /// The share of sets that hold the true label.
     pub coverage: f64,
@@ -47,14 +47,14 @@ pub struct Metrics {
     pub size: f64,
     /// The class coverage violation (CCV), in per cent.
     pub class_violation: f64,
-    /// The noise floor: the expected CCV at perfect coverage.
+    /// The noise floor: the expected CCV of sets with perfect coverage, in per cent.
     pub class_violation_floor: f64,
-    /// The part of CCV from classes with coverage below `1-α`.
+    /// The part of the CCV from classes whose coverage is below `1-α`, in per cent.
     pub class_undercoverage: f64,
     /// The class deviation, in per cent.
     #[serde(default)]
     pub class_deviation: f64,
-    /// The mean coverage of the classes.
+    /// The mean over classes of their coverage, with equal weights.
     #[serde(default)]
     pub macro_coverage: f64,
     /// The size-stratified coverage violation (SSCV), in per cent.
@@ -63,13 +63,13 @@ pub struct Metrics {
     pub empty: f64,
     /// The share of sets with one label.
     pub singletons: f64,
-    /// The share of right labels among the sets with one label; `None` without such sets.
+    /// The share of sets with one label whose label is right; `None` if no set has one label.
     pub singleton_hits: Option<f64>,
 }
 
 impl Metrics {
     /// Compares `sets` of error level `alpha` with the true `labels`, each below `classes`. `best` holds the most
-    /// probable label of every point.
+    /// probable label of every point. Returns an error if sizes differ, there are no sets, or a label is too large.
     pub fn new(sets: &Sets, labels: &[u32], classes: usize, alpha: f64, best: Option<&[u32]>) -> Result<Self> {
         // Return an error if sizes or labels do not fit.
         let agree = |what: &str, found: usize| {
@@ -129,12 +129,13 @@ impl Metrics {
     }
 }
 
-/// Returns the coverage `hits / points` minus the nominal coverage `1-α`.
+/// Returns the coverage `hits / points` of a group of points minus the nominal coverage `1-α`.
 fn gap((hits, points): (usize, usize), alpha: f64) -> f64 {
     hits as f64 / points as f64 - (1.0 - alpha)
 }
 
-/// Returns 100 times the mean of `value` over the classes that have points.
+/// Returns 100 times the mean over the classes that have points of `value`, a function of the numbers `(hits, points)`
+/// of covered and all points of a class.
 fn mean_over_classes(by_class: &[(usize, usize)], value: impl Fn((usize, usize)) -> f64) -> f64 {
     let present = by_class.iter().filter(|(_, points)| *points > 0);
     let (count, sum) = present.fold((0, 0.0), |(count, sum), &pair| (count + 1, sum + value(pair)));
@@ -150,12 +151,12 @@ fn class_deviation(by_class: &[(usize, usize)], alpha: f64) -> f64 {
 
 /// Returns the class coverage violation (CCV) in per cent, from the numbers `(hits, points)` of covered and all points
 /// of every class. Classes without points do not count.
-pub fn class_coverage_violation(by_class: &[(usize, usize)], alpha: f64) -> f64 {
+pub(crate) fn class_coverage_violation(by_class: &[(usize, usize)], alpha: f64) -> f64 {
     mean_over_classes(by_class, |pair| gap(pair, alpha).abs())
 }
 
-/// Returns the expected class coverage violation if every point is covered with probability `1-α`, from the number of
-/// points of every class.
+/// Returns the expected class coverage violation in per cent if every point is covered with probability `1-α`. `points`
+/// holds the number of points of every class.
 pub fn noise_floor(points: impl IntoIterator<Item = usize>, alpha: f64) -> f64 {
     let mut counts: Vec<usize> = points.into_iter().filter(|&points| points > 0).collect();
     counts.sort_unstable();
@@ -163,9 +164,9 @@ pub fn noise_floor(points: impl IntoIterator<Item = usize>, alpha: f64) -> f64 {
     100.0 * runs.sum::<f64>() / counts.len().max(1) as f64
 }
 
-/// Returns `E|Bin(m,p)/m - p|`, the mean absolute deviation of a binomial share, by de Moivre's formula:
+/// Returns `E|X/m - p|` for X ~ Bin(m,p), the mean absolute deviation of a binomial share, by de Moivre's formula:
 /// `E|X - mp| = 2ν·C(m,ν)·p^ν·(1-p)^(m-ν+1)`, `ν = ⌊mp⌋ + 1`.
-pub fn mean_deviation(m: usize, p: f64) -> f64 {
+fn mean_deviation(m: usize, p: f64) -> f64 {
     if m == 0 || !(p > 0.0 && p < 1.0) {
         return 0.0;
     }

@@ -5,5 +5,5 @@ pub mod breakdown;
 pub mod metrics;
 mod probabilities;
 
-pub use band::CoverageBand;
+pub use band::{coverage_at_most, coverage_interval};
 pub use probabilities::ProbabilityMetrics;

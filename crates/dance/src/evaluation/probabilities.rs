@@ -25,7 +25,7 @@ use crate::numeric::matrix::Matrix;
 
 /// The number of groups of points in the expected calibration error.
 const GROUPS: usize = 15;
-/// The smallest probability in the log loss.
+/// The smallest probability in the log loss; smaller ones are raised to it.
 const LEAST: f64 = 1e-15;
 
 /// Log loss, Brier score and calibration error of class probabilities, kept as sums so that runs can be merged.
@@ -37,12 +37,14 @@ pub struct ProbabilityMetrics {
     log_loss: f64,
     /// The sum over points of `‖p - y‖²`, with the probabilities p and the one-hot label y of a point.
     squares: f64,
-    /// For every group: the number of points, the sum of their largest probabilities, and the number of correct labels.
+    /// For every group of points: their number, the sum of their largest probabilities, and the number of points whose
+    /// most probable label is right.
     groups: Vec<(usize, f64, usize)>,
 }
 
 impl ProbabilityMetrics {
-    /// Compares probabilities, one row per point, with the true labels. A label beyond the columns has probability 0.
+    /// Compares class probabilities (points × classes) with the true labels. A label beyond the columns has probability
+    /// 0.
     pub fn new(probabilities: &Matrix, labels: &[u32]) -> Result<Self> {
         if probabilities.rows() != labels.len() {
             return Err(Error::Shape {
@@ -70,7 +72,7 @@ impl ProbabilityMetrics {
         Ok(found)
     }
 
-    /// Adds the points of another run.
+    /// Adds the points of another run to the sums.
     pub fn merge(&mut self, other: &Self) {
         self.points += other.points;
         self.log_loss += other.log_loss;

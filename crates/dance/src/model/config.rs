@@ -1,32 +1,34 @@
-//! Every setting of a model in one place, with its default: the contents of a configuration file.
+//! The settings of a model: the contents of a configuration file. [`Sampling`] names the way calibration points were
+//! drawn, which decides the guarantee.
 
 use serde::{Deserialize, Serialize};
 
-use crate::conformal::{ConformalConfig, Method};
+use crate::conformal::ConformalConfig;
 use crate::data::Normalize;
 use crate::error::{Error, Result};
 use crate::machine::{OutputScale, Probabilities, RfmConfig, TuneConfig, default_floor};
-use crate::model::sampling::Sampling;
+use crate::method::Method;
 use crate::setters::setters;
 
-/// Settings of a fit and of the method on top of it.
+/// The settings of a fit, of the method, and of the class probabilities.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Config {
     /// The normalisation of embeddings.
     pub normalize: Normalize,
-    /// The settings of the kernel machine that are not searched over.
+    /// The settings of the kernel machine (recursive feature machine) that are not searched over.
     pub(crate) rfm: RfmConfig,
     /// The search for the kernel's bandwidth and shape.
     pub tune: TuneConfig,
     /// The settings of the prediction sets.
     pub conformal: ConformalConfig,
-    /// The way calibration points were drawn, from which the guarantee follows.
+    /// The way calibration points were drawn. The guarantee depends on it.
     pub sampling: Sampling,
-    /// The source of the kernel machine's class probabilities.
+    /// The way in which outputs of the kernel machine become class probabilities.
     pub probabilities: Probabilities,
-    /// The floor of clamped class probabilities; `None` means 1e-3, or less if there are many classes.
+    /// The smallest class probability under [`Probabilities::Clamp`]. It is at least 0 and below 0.5; `None` means
+    /// 1e-3, or less if there are many classes.
     pub probability_floor: Option<f32>,
 }
 
@@ -40,7 +42,8 @@ setters!(Config {
 });
 
 impl Config {
-    /// Returns the paper's settings: the method dance with reuse, no refit, xRFM's clamped probabilities.
+    /// Returns the paper's settings: the method dance with reuse, no second fit of the best trials, and clamped
+    /// probabilities as in the program xRFM.
     pub fn paper() -> Self {
         Self {
             tune: TuneConfig { refit: false, ..TuneConfig::default() },
@@ -75,9 +78,13 @@ impl Config {
         self
     }
 
-    /// Returns the method that the settings define. This is the only check of settings: it refuses those that
-    /// contradict each other or are out of range.
-    pub fn method(&self) -> Result<Method> {
+    /// Returns an error if a setting of the method is out of range, or if two settings contradict each other.
+    pub fn check(&self) -> Result<()> {
+        self.method().map(drop)
+    }
+
+    /// Returns the method that the settings describe, or the error of [`check`](Self::check).
+    pub(crate) fn method(&self) -> Result<Method> {
         match self.probability_floor {
             Some(floor) if !(0.0..0.5).contains(&floor) => {
                 Err(Error::config("probability_floor", floor, "at least 0 and below 0.5, such as 1e-3"))
@@ -86,8 +93,63 @@ impl Config {
         }
     }
 
-    /// Returns the scale that maps outputs to clamped probabilities, for this number of classes.
+    /// Returns the scale that maps outputs of the kernel machine to clamped probabilities of this many classes.
     pub(crate) fn clamp(&self, classes: usize) -> OutputScale {
         OutputScale::clamp(self.probability_floor.unwrap_or_else(|| default_floor(classes)))
+    }
+}
+
+/// The way in which the calibration points were drawn. A random draw leaves the guarantee of the method unchanged.
+/// Every other sampling changes the points for which it holds, or makes it approximate.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Sampling {
+    /// A random draw.
+    #[default]
+    Random,
+    /// A split that gave every class the same share of its points. It is no random draw.
+    Stratified,
+    /// One random point of each group of similar points.
+    Grouped,
+    /// The latest points.
+    Window {
+        /// The number of points.
+        points: usize,
+    },
+    /// Points that were kept in proportion to importance weights.
+    Weighted {
+        /// The number of points from which they were kept.
+        of: usize,
+    },
+    /// Points that were kept so that classes have their new proportions (label shift).
+    LabelShift {
+        /// The number of points from which they were kept.
+        of: usize,
+        /// The number of points without labels from which the new class proportions were estimated.
+        unlabelled: usize,
+    },
+}
+
+impl Sampling {
+    /// Returns the clause that this sampling adds to the guarantee; `None` for a random draw.
+    pub(super) fn clause(self) -> Option<String> {
+        Some(match self {
+            Self::Random => return None,
+            Self::Stratified => "calibration points were stratified by class: it is approximate, and points of rare \
+                 classes are covered less"
+                .into(),
+            Self::Grouped => "one point of each group calibrated: it holds for a point of a new group".into(),
+            Self::Window { points } => {
+                format!("the latest {points} points calibrated: it holds for points like those")
+            }
+            Self::Weighted { of } => format!(
+                "calibrated on some of {of} points, kept in proportion to their importance weights: it holds if the \
+                 weights are right, for points whose weight does not exceed the largest here"
+            ),
+            Self::LabelShift { of, unlabelled } => format!(
+                "calibrated on some of {of} points, kept in the class proportions estimated from {unlabelled} points \
+                 without labels: it holds if that estimate is right and the points of each class have not changed"
+            ),
+        })
     }
 }

@@ -1,67 +1,45 @@
-//! A calibrated model, which maps embeddings to prediction sets.
+//! A calibrated model, which turns embeddings into prediction sets.
 
-use serde::Serialize;
-
+use super::config::Sampling;
 use super::fitted::Fitted;
-use super::sampling::Sampling;
-use crate::conformal::{
-    Calibration, ConformalConfig, Decision, PredictOptions, Prediction, Predictor, QueryBlock, Scored,
-};
+use super::overlap::Overlap;
+use crate::conformal::{Decision, NewLabelShare, PredictOptions, Prediction, Predictor, QueryBlock, Scored};
 use crate::context::Context;
-use crate::data::{Dataset, EncoderIdentity, Kind, Names, Value, class_ids};
+use crate::data::{Dataset, EncoderIdentity, Kind, Names, class_ids};
 use crate::device::Device;
 use crate::error::Result;
 use crate::machine::Classifier;
-use crate::model::new_labels::NewLabelShare;
-use crate::model::overlap::Overlap;
+use crate::method::{ByClass, Calibration, ConformalConfig, MethodName, Mix};
 use crate::neighbors::Neighbors;
 use crate::numeric::matrix::{Matrix, Rows};
-
-/// A reference point: a point of the model among which the neighbors of queries are found.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct ReferencePoint<'a> {
-    /// True for a fit point, false for a calibration point.
-    #[serde(rename = "part", serialize_with = "part")]
-    pub of_fit: bool,
-    /// The row of the point in its data set, if known.
-    pub row: Option<u32>,
-    /// The id, if points have ids.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub id: Option<Value<'a>>,
-}
-
-#[allow(clippy::trivially_copy_pass_by_ref)] // serde passes a reference
-fn part<S: serde::Serializer>(of_fit: &bool, serializer: S) -> std::result::Result<S::Ok, S::Error> {
-    serializer.serialize_str(if *of_fit { "fit" } else { "calibration" })
-}
+use crate::posterior::StackSettings;
 
 /// A calibrated model, opened on a device.
 #[derive(Clone, Debug)]
 pub struct Dance {
     pub(super) fitted: Fitted,
-    /// Class names by class id: the classes of the fit points, then classes that only calibration points have.
+    /// Class names, by class id: the classes of the fit points, then classes that only calibration points have.
     pub(super) classes: Vec<String>,
     /// The kind of the labels: text, numbers or truth values.
     pub(super) label_kind: Kind,
     /// The reference points, normalised: fit points in split calibration, otherwise calibration points.
     pub(super) reference: Matrix,
-    /// Rows and ids of the reference points.
+    /// The rows and ids of the points in `reference`.
     pub(super) names: Names,
     pub(super) classifier: Classifier,
     pub(super) predictor: Predictor,
     pub(super) overlap: Overlap,
     /// The estimated share of new labels; `None` if calibration points are no random draw.
     pub(super) new_label_share: Option<NewLabelShare>,
-    /// Hashes of the calibration points in split calibration, since the model does not keep the points; otherwise
-    /// `None`.
+    /// A 64-bit hash of each calibration point in split calibration, which does not keep the points; otherwise `None`.
     pub(super) calibration_hashes: Option<Vec<u64>>,
-    /// SHA-256 of the calibration points and labels.
+    /// The SHA-256 of the calibration points and labels, in hexadecimal.
     pub(super) data_hash: String,
 }
 
 impl Dance {
-    /// Calibrates the same kernel machine on other points, which were drawn by `sampling`. `config`, if given, replaces
-    /// the settings of the method.
+    /// Calibrates the same kernel machine on other points, which were drawn in the way `sampling`. If `config` is
+    /// given, it replaces the settings of the method.
     pub fn recalibrate(
         &self,
         device: &dyn Device,
@@ -86,7 +64,7 @@ impl Dance {
         self.label_kind
     }
 
-    /// Returns the encoder of the fit points, if it is known.
+    /// Returns the encoder that made the fit points, if it is known.
     pub fn encoder(&self) -> Option<&EncoderIdentity> {
         self.fitted.source.encoder.as_deref()
     }
@@ -96,46 +74,75 @@ impl Dance {
         &self.fitted
     }
 
-    /// Returns the kernel machine as a plain classifier. It does not know classes that only calibration points have.
+    /// Returns the kernel machine as a plain classifier. Its classes are those of the fit points.
     pub fn classifier(&self) -> &Classifier {
         &self.classifier
     }
 
-    /// Returns the calibrated method.
-    pub fn predictor(&self) -> &Predictor {
-        &self.predictor
+    /// Returns the method of the sets.
+    pub fn method(&self) -> MethodName {
+        self.predictor.method().name()
     }
 
-    /// Returns the numbers of calibration points that took part in the fit or are copies of points of the fit.
-    pub fn overlap(&self) -> Overlap {
-        self.overlap
+    /// Returns the use of calibration points.
+    pub fn calibration(&self) -> Calibration {
+        self.predictor.method().calibration()
     }
 
-    /// Returns the estimated share of new labels; `None` if calibration points are no random draw.
-    pub fn new_label_share(&self) -> Option<NewLabelShare> {
-        self.new_label_share
+    /// Returns the classes for which the guarantee holds.
+    pub fn by_class(&self) -> ByClass {
+        self.predictor.method().by_class()
     }
 
-    /// Returns the reference point with this `number` in lists of neighbors and support.
-    pub fn reference_point(&self, number: u32) -> ReferencePoint<'_> {
-        let number = number as usize;
-        let (of_fit, place) = match self.predictor.method().calibration() {
-            Calibration::Split => (true, number),
-            Calibration::Reuse | Calibration::Full => match number.checked_sub(self.reference.rows()) {
-                None => (false, number),
-                Some(place) => (true, place),
-            },
-        };
-        let names = if of_fit { &self.fitted.names } else { &self.names };
-        ReferencePoint {
-            of_fit,
-            row: names.rows.as_ref().and_then(|rows| rows.get(place)).copied(),
-            id: names.ids.as_ref().and_then(|ids| ids.get(place)).map(|id| names.id_kind.value(id)),
-        }
+    /// Returns whether sets may hold "a new label".
+    pub fn allows_new_labels(&self) -> bool {
+        self.predictor.method().new_labels()
     }
 
-    /// Returns the guarantee of the sets in words. It follows from the method, the sampling of the calibration points
-    /// and their overlap with the fit.
+    /// Returns the settings of the experts; `None` for methods other than posterior.
+    pub fn experts(&self) -> Option<&StackSettings> {
+        self.predictor.experts()
+    }
+
+    /// Returns the number of calibration points from which the p-values of labels are computed.
+    pub fn calibration_points(&self) -> usize {
+        self.predictor.calibration_points()
+    }
+
+    /// Returns the number of calibration points from which novelty p-values are computed. It exceeds
+    /// [`calibration_points`](Self::calibration_points) if a half of the points selects the mix of the method dance.
+    pub fn novelty_points(&self) -> usize {
+        self.predictor.novelty_points()
+    }
+
+    /// Returns the labels of the reference points, among which the neighbors of a query are found, as class ids.
+    pub fn reference_labels(&self) -> &[u32] {
+        self.predictor.reference_labels()
+    }
+
+    /// Returns the reference points, normalised and mapped by the learned metric.
+    pub fn reference_points(&self) -> &Matrix {
+        self.predictor.reference_points()
+    }
+
+    /// Returns the number of calibration points that took part in the fit. With one such point there is no guarantee.
+    pub fn calibration_points_in_fit(&self) -> usize {
+        self.overlap.fitted
+    }
+
+    /// Returns the number of calibration points that are copies of points of the fit, from other rows.
+    pub fn copies_of_fit_points(&self) -> usize {
+        self.overlap.copies
+    }
+
+    /// Returns the estimated share of new points whose label no point of the model has, and its standard error. Returns
+    /// `None` if the calibration points are no random draw.
+    pub fn new_label_share(&self) -> Option<(f64, f64)> {
+        self.new_label_share.map(|share| (share.share(), share.standard_error()))
+    }
+
+    /// Returns the guarantee of the sets as a sentence. It follows from the method, from the sampling of the
+    /// calibration points and from their overlap with the fit.
     pub fn guarantee(&self) -> String {
         if self.overlap.fitted > 0 {
             return format!(
@@ -150,15 +157,16 @@ impl Dance {
         }
     }
 
-    /// Returns the model's class id of every label of `data`, matched by name; `None` for a name that the model does
-    /// not have.
+    /// Returns the model's class id of every point of `data`, matched by class name; `None` for a class that the model
+    /// does not have.
     pub fn class_ids(&self, data: &Dataset) -> Vec<Option<u32>> {
         let classes = class_ids(&self.classes);
         let ids: Vec<_> = data.classes.iter().map(|name| classes.get(name.as_str()).copied()).collect();
         data.labels.iter().map(|&label| ids[label as usize]).collect()
     }
 
-    /// Computes all results that do not depend on the error level for `queries`, given as they come from the encoder.
+    /// Computes the results for `queries` that do not depend on the error level. Queries are embeddings as the encoder
+    /// returns them.
     pub fn score<'q>(
         &self,
         queries: impl Into<Rows<'q>>,
@@ -174,7 +182,7 @@ impl Dance {
         Ok(scored)
     }
 
-    /// Scores one block of queries.
+    /// Scores a block of queries.
     fn score_block(&self, queries: Rows<'_>, options: PredictOptions, context: &Context<'_>) -> Result<Scored> {
         let normalised = &self.classifier.normalise(queries)?;
         let mapped = &self.classifier.map(normalised, context)?;
@@ -182,17 +190,23 @@ impl Dance {
         self.predictor.score(QueryBlock { normalised, mapped, classify }, options, context)
     }
 
-    /// Returns the rule for prediction sets at error level `alpha`.
+    /// Returns the rule for prediction sets at error level `alpha`, or an error unless `alpha` is between 0 and 1.
     pub fn decide(&self, alpha: f64) -> Result<Decision> {
-        self.predictor.decide(alpha)
+        self.predictor.decide(alpha, Mix::Auto)
     }
 
-    /// Returns the sets of scored queries under a decision.
+    /// Returns the rule for prediction sets at error level `alpha`. In the method dance, a fixed `mix` replaces the
+    /// model's mix.
+    pub fn decide_with(&self, alpha: f64, mix: Mix) -> Result<Decision> {
+        self.predictor.decide(alpha, mix)
+    }
+
+    /// Returns the prediction sets of scored queries under a decision.
     pub fn predict(&self, scored: &Scored, decision: &Decision) -> Prediction {
         self.predictor.predict(scored, decision)
     }
 
-    /// Finds the `k` nearest reference points of every query under the learned metric.
+    /// Finds the `k` reference points nearest to every query under the learned metric.
     pub fn neighbors<'q>(&self, queries: impl Into<Rows<'q>>, k: usize, context: &Context<'_>) -> Result<Neighbors> {
         self.predictor.neighbors(&self.classifier.transform(queries, context)?, k, context)
     }

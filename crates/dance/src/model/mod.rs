@@ -6,29 +6,20 @@ mod dance;
 mod file;
 mod fitted;
 mod fitted_bytes;
-mod median;
 mod model_point;
 mod monitor;
-mod new_labels;
-mod notices;
 mod overlap;
-mod sampling;
 mod select;
 mod shift;
 
 pub use crate::conformal::{PredictOptions, Prediction, Scored};
-pub use audit::{
-    Audit, AuditOptions, ConfusedClasses, Copies, LabelError, LabelErrors, Order, Outlier, OverlapPoint, RARE, Space,
-    TwofoldClass, benjamini_hochberg,
-};
-pub use config::Config;
-pub use dance::{Dance, ReferencePoint};
-pub use file::{FORMAT, hash_of};
-pub use fitted::Fitted;
+pub use audit::{Audit, AuditOptions, Copies, LabelError, RARE, benjamini_hochberg};
+pub use config::{Config, Sampling};
+pub use dance::Dance;
+pub use file::FORMAT;
+pub use fitted::{Fitted, hash_of};
 pub use model_point::ModelPoint;
-pub use monitor::{Alarm, Monitor, MonitorState, StreamPart};
-pub use new_labels::NewLabelShare;
-pub use overlap::{ModelPart, Overlap};
-pub use sampling::Sampling;
+pub use monitor::{Alarm, Monitor, StreamPart};
+pub use overlap::ModelPart;
 pub use select::{SelectOptions, Selection};
 pub use shift::rejection_sample;

@@ -1,25 +1,28 @@
-//! Points of a model, named by part, row and id, and the search for model points that equal queries.
+//! Points of a model, named by part, row and id, and the search for points of a model that equal queries.
 
 use std::collections::{HashMap, HashSet};
 
 use serde::Serialize;
 
 use super::dance::Dance;
-use crate::conformal::Calibration;
-use crate::data::{Dataset, Names};
+use super::fitted::Fitted;
+use crate::data::{Dataset, Names, Value};
 use crate::error::Result;
+use crate::method::Calibration;
 use crate::model::overlap::{self, ModelPart, PointLookup};
 use crate::numeric::matrix::{Matrix, Rows};
 
-/// A point of a model, with its row and id in the data that it was read from.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct ModelPoint {
-    /// The part of the model that holds the point: its fit points or its calibration points.
+/// A point of a model, named by its part and by its row and id in the data set that it was read from. The id is a text,
+/// or a [`Value`] where it keeps the kind that was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct ModelPoint<Id = String> {
+    /// The part of the model that holds the point.
     pub part: ModelPart,
     /// The row of the point in its data set, if known.
     pub row: Option<u32>,
-    /// The id, if points have ids.
-    pub id: Option<String>,
+    /// The id of the point, if its data set has ids.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<Id>,
 }
 
 impl ModelPoint {
@@ -31,8 +34,8 @@ impl ModelPoint {
         }
     }
 
-    /// Returns whether the data point at index `place` has the same id as this point, or the same row if one of them
-    /// has no id. If the row of this point is unknown, it counts as the same.
+    /// Returns whether the point of `data` at index `place` has the id of this point, or its row if one of the two
+    /// points has no id. An unknown row of this point counts as the same row.
     pub(super) fn has_name_of(&self, data: &Dataset, place: usize) -> bool {
         match (&self.id, data.ids.as_ref().and_then(|ids| ids.get(place))) {
             (Some(id), Some(own)) => id == own,
@@ -44,18 +47,36 @@ impl ModelPoint {
 /// The points of a model that equal one query.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Matches {
-    /// Indices of points that the model keeps, in the order of [`Dance::kept_points`].
+    /// The indices of kept points, in the order of [`Dance::kept_points`].
     pub(super) kept: Vec<usize>,
-    /// Points of which the model keeps a hash alone: validation points, and calibration points in split calibration.
+    /// The points of which the model keeps only a hash: validation points, and calibration points in split calibration.
     pub(super) hashed: Vec<ModelPoint>,
 }
 
 impl Dance {
-    /// Returns all points that the model keeps, normalised, and their parts, rows and ids: first fit points, then
+    /// Returns the reference point with this `number` in lists of neighbors and of support.
+    pub fn reference_point(&self, number: u32) -> ModelPoint<Value<'_>> {
+        let number = number as usize;
+        let (part, place) = match self.calibration() {
+            Calibration::Split => (ModelPart::FitPoint, number),
+            Calibration::Reuse | Calibration::Full => match number.checked_sub(self.reference.rows()) {
+                None => (ModelPart::CalibrationPoint, number),
+                Some(place) => (ModelPart::FitPoint, place),
+            },
+        };
+        let names = if part == ModelPart::FitPoint { &self.fitted.names } else { &self.names };
+        ModelPoint {
+            part,
+            row: names.rows.as_ref().and_then(|rows| rows.get(place)).copied(),
+            id: names.ids.as_ref().and_then(|ids| ids.get(place)).map(|id| names.id_kind.value(id)),
+        }
+    }
+
+    /// Returns the coordinates and the names of all points that the model keeps, normalised: first fit points, then
     /// calibration points.
     pub(super) fn kept_points(&self) -> (Vec<&Matrix>, Vec<ModelPoint>) {
         let mut parts = vec![(ModelPart::FitPoint, &self.fitted.rfm.train, &self.fitted.names)];
-        if self.predictor.method().calibration() != Calibration::Split {
+        if self.calibration() != Calibration::Split {
             parts.push((ModelPart::CalibrationPoint, &self.reference, &self.names));
         }
         let points = parts.iter().flat_map(|&(part, points, names)| {
@@ -71,9 +92,9 @@ impl Dance {
         let kept = self.kept_points().0.into_iter();
         let kept: Vec<PointLookup<'_>> = kept.map(|part| PointLookup::new(part, &self.fitted.normalizer)).collect();
         let calibrated: HashSet<u64> = self.calibration_hashes.iter().flatten().copied().collect();
-        let validation = &self.fitted.validation_points;
+        let Fitted { validation_hashes, validation_rows, .. } = &self.fitted;
         let validated: HashMap<u64, u32> =
-            validation.hashes.iter().copied().zip(validation.rows.iter().copied()).collect();
+            validation_hashes.iter().copied().zip(validation_rows.iter().copied()).collect();
         let no_hashes = calibrated.is_empty() && validated.is_empty();
         let own = if no_hashes { Vec::new() } else { overlap::hashes(&points) };
         let matches_of = |row: usize| {
@@ -94,8 +115,8 @@ impl Dance {
         Ok((0..points.rows()).map(matches_of).collect())
     }
 
-    /// Returns the part of the model that holds each query; `None` if the query is new. Coverage that is measured on
-    /// points of the model is too high.
+    /// Returns the part of the model that holds each query; `None` for a query that no part holds. Coverage that is
+    /// measured on points of the model is too high.
     pub fn seen<'q>(&self, queries: impl Into<Rows<'q>>) -> Result<Vec<Option<ModelPart>>> {
         let fit = self.fitted.rfm.train.rows();
         let part = |place: &usize| if *place < fit { ModelPart::FitPoint } else { ModelPart::CalibrationPoint };

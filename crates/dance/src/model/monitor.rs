@@ -1,21 +1,21 @@
 //! Monitoring of a stream: tests whether its points and labels are exchangeable with the calibration points.
 //!
-//! Two [martingales](crate::stream::Martingale) bet on scores. The **inputs** are scored by the distance of a point to
-//! its 5th-nearest fit point under the learned metric. The **labels** are scored by one minus the kernel machine's
-//! probability of the true label. Both scores follow from the fit points alone, so calibration points and points of the
-//! stream are scored alike. The false-alarm probability holds for the whole stream. With labels, each martingale gets
-//! half of it. P-values of prediction sets would not do: they share the calibration points, so they are not
-//! independent.
+//! Two test martingales bet against exchangeability; their capital grows only if it fails. One ranks **inputs** by the
+//! distance of a point to its 5th-nearest fit point under the learned metric. The other one ranks **labels** by one
+//! minus the kernel machine's probability of the true label. Both scores follow from the fit points alone, so
+//! calibration points and points of the stream are scored alike. The probability of a false alarm is bounded over the
+//! whole stream; with labels, each martingale gets half of it. P-values of prediction sets would not do: they share the
+//! calibration points, so they are not independent.
 
 use std::ops::Deref;
 
 use serde::{Deserialize, Serialize};
 
 use super::dance::Dance;
-use crate::conformal::Calibration;
 use crate::context::Context;
 use crate::device::Device;
 use crate::error::{Error, Result};
+use crate::method::Calibration;
 use crate::neighbors::Index;
 use crate::numeric::matrix::Matrix;
 use crate::stream::{Bets, Martingale, NOVELTY_NEIGHBORS};
@@ -24,27 +24,27 @@ use crate::stream::{Bets, Martingale, NOVELTY_NEIGHBORS};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StreamPart {
-    /// The points, whatever their labels.
+    /// The points, without regard to their labels.
     Inputs,
     /// The labels, given their points.
     Labels,
 }
 
-/// An alarm: the capital of a martingale has reached its bound.
+/// An alarm: the capital of a test martingale has reached its bound.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Alarm {
-    /// The part that has changed.
+    /// The part of the stream that has changed.
     pub watched: StreamPart,
-    /// The point, from 0 on, at which the capital reached its bound.
+    /// The point of the stream, counted from 0, at which the capital reached its bound.
     pub row: usize,
 }
 
-/// The state of a monitor, which together with the model is enough to resume it.
+/// The state of a monitor. With the model it is enough to continue.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct MonitorState {
-    /// SHA-256 of the fit points and of the calibration points of the model.
+struct MonitorState {
+    /// The SHA-256 of the model's fit points and of its calibration points.
     model: [String; 2],
     seed: u64,
     points: usize,
@@ -53,7 +53,7 @@ pub struct MonitorState {
     alarms: Vec<Alarm>,
 }
 
-/// A monitor, which detects a change in a stream of points. The model is borrowed (`&Dance`) or shared.
+/// A monitor, which detects a change in a stream of points. The model is borrowed (`&Dance`) or shared (`Arc<Dance>`).
 #[derive(Clone, Debug)]
 pub struct Monitor<M> {
     model: M,
@@ -69,7 +69,7 @@ pub struct Monitor<M> {
 
 impl<M: Deref<Target = Dance>> Monitor<M> {
     /// Starts to monitor a stream. `false_alarm` bounds the probability that a stream without change ever raises an
-    /// alarm. With `with_labels`, labels are monitored too.
+    /// alarm. If `with_labels`, labels are monitored too.
     pub fn new(
         model: M,
         device: &dyn Device,
@@ -81,15 +81,15 @@ impl<M: Deref<Target = Dance>> Monitor<M> {
         if !(false_alarm > 0.0 && false_alarm < 1.0) {
             return Err(Error::config("false alarm probability", false_alarm, "between 0 and 1, such as 0.01"));
         }
-        if model.overlap().fitted > 0 {
+        let in_fit = model.calibration_points_in_fit();
+        if in_fit > 0 {
             context.warn(format!(
-                "{} of the calibration points took part in the fit, so their scores are smaller than those of new \
-                 points: alarms mean little",
-                model.overlap().fitted
+                "{in_fit} of the calibration points took part in the fit, so their scores are smaller than those of \
+                 new points: alarms mean little"
             ));
         }
         let fit = Index::open(device, model.classifier.map(&model.fitted.rfm.train, context)?, context)?;
-        let split = model.predictor.method().calibration() == Calibration::Split;
+        let split = model.calibration() == Calibration::Split;
         if split && with_labels {
             return Err(Error::Data(
                 "a model with split calibration does not keep its calibration points, so labels cannot be compared \
@@ -105,7 +105,7 @@ impl<M: Deref<Target = Dance>> Monitor<M> {
             (known.squared().to_vec(), None)
         } else {
             let mapped = model.classifier.map(&model.reference, context)?;
-            let labels = &model.predictor.reference_labels()[..model.reference.rows()];
+            let labels = &model.reference_labels()[..model.reference.rows()];
             let own = with_labels.then(|| model.classifier.own_probabilities(&mapped, labels, context)).transpose()?;
             (distances(&fit, &mapped, neighbors, context)?, own)
         };
@@ -125,9 +125,11 @@ impl<M: Deref<Target = Dance>> Monitor<M> {
         })
     }
 
-    /// Resumes from `state`. It must come from a monitor with the same model, seed and monitored parts (with or without
-    /// labels).
-    pub fn resume(mut self, state: MonitorState) -> Result<Self> {
+    /// Continues from the JSON that [`state`](Self::state) returned. Returns an error if that monitor had another model
+    /// or seed, or differed in whether it monitored labels.
+    pub fn resume(mut self, state: &[u8]) -> Result<Self> {
+        let state: MonitorState = serde_json::from_slice(state)
+            .map_err(|error| Error::Data(format!("not the state of a monitor; delete it to begin anew: {error}")))?;
         if state.model != self.model_hashes() || state.seed != self.seed {
             return Err(Error::Data(
                 "the state belongs to another model or seed; name another file, or delete it to begin anew".into(),
@@ -149,24 +151,26 @@ impl<M: Deref<Target = Dance>> Monitor<M> {
         Ok(self)
     }
 
-    /// Returns the state.
-    pub fn state(&self) -> MonitorState {
-        MonitorState {
+    /// Returns the state as JSON, which [`resume`](Self::resume) reads.
+    pub fn state(&self) -> Result<String> {
+        let state = MonitorState {
             model: self.model_hashes(),
             seed: self.seed,
             points: self.points,
             inputs: self.inputs.state().clone(),
             labels: self.labels.as_ref().map(|labels| labels.state().clone()),
             alarms: self.alarms.clone(),
-        }
+        };
+        serde_json::to_string(&state).map_err(|error| Error::Data(format!("the state cannot be written: {error}")))
     }
 
     fn model_hashes(&self) -> [String; 2] {
         [self.model.fitted.data_hash.clone(), self.model.data_hash.clone()]
     }
 
-    /// Tests the next points, given as they come from the encoder, and returns new alarms. `labels` holds the class id
-    /// of every point: `None` without a label, `Some(None)` for a label that the model does not have.
+    /// Tests the next points of the stream and returns new alarms. Points are embeddings as the encoder returns them.
+    /// `labels` holds the class id of every point: `None` without a label, `Some(None)` for a label that the model does
+    /// not have.
     pub fn watch(
         &mut self,
         points: &Matrix,
@@ -194,7 +198,7 @@ impl<M: Deref<Target = Dance>> Monitor<M> {
         Ok(self.alarms[before..].to_vec())
     }
 
-    /// Raises an alarm for every martingale that reaches its bound at the present point.
+    /// Adds an alarm for every martingale whose capital reaches the bound at the present point.
     fn alarm(&mut self) {
         let all = [(StreamPart::Inputs, Some(&self.inputs)), (StreamPart::Labels, self.labels.as_ref())];
         for (watched, martingale) in all {
@@ -205,7 +209,7 @@ impl<M: Deref<Target = Dance>> Monitor<M> {
         }
     }
 
-    /// Returns the capital that raises an alarm.
+    /// Returns the capital at which a martingale raises an alarm.
     pub fn bound(&self) -> f64 {
         (if self.labels.is_some() { 2.0 } else { 1.0 }) / self.false_alarm
     }
@@ -215,17 +219,17 @@ impl<M: Deref<Target = Dance>> Monitor<M> {
         &self.model
     }
 
-    /// Returns the number of points so far.
+    /// Returns the number of points of the stream so far.
     pub fn points(&self) -> usize {
         self.points
     }
 
-    /// Returns the alarms so far, at most one for each part.
+    /// Returns the alarms so far, at most one for each part of the stream.
     pub fn alarms(&self) -> &[Alarm] {
         &self.alarms
     }
 
-    /// Returns each monitored part with its current and its largest capital.
+    /// Returns each monitored part of the stream, with the current and the largest capital of its martingale.
     pub fn capital(&self) -> Vec<(StreamPart, f64, f64)> {
         let of = |watched, martingale: &Martingale| (watched, martingale.capital(), martingale.largest());
         let labels = self.labels.as_ref().map(|labels| of(StreamPart::Labels, labels));

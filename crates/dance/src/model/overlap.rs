@@ -1,11 +1,10 @@
-//! Overlap between the points of a model and other points: the guarantee and every evaluation depend on it.
+//! Overlap between the points of a model and other points. The guarantee and every evaluation depend on it.
 //!
 //! Two points are the same if all coordinates are equal after normalisation, or if no coordinate differs by more than
-//! float16 rounding explains. So points from a file in float16 are recognised. At least sixteen coordinates must be so
-//! large that this allowance is at most 1/32 of them; so many coordinates of different points do not agree by chance.
-//! Points of which a model keeps only a 64-bit hash must have equal coordinates. An equal point from another row of the
-//! same data set is a copy. An equal point from another data set counts as the point itself, since rows cannot be
-//! compared.
+//! rounding to float16 explains. In the second case at least sixteen coordinates must agree to 1/32 of their size. Some
+//! points of a model are kept as 64-bit hashes only; a point is the same as such a point if all coordinates are equal.
+//! An equal point from another row of the same data set is a copy. An equal point from another data set counts as the
+//! point itself, since rows cannot be compared.
 
 use std::collections::HashMap;
 
@@ -13,38 +12,37 @@ use serde::{Deserialize, Serialize};
 
 use super::fitted::Fitted;
 use crate::data::{Dataset, Normalizer};
-use crate::error::Result;
 use crate::numeric::matrix::Matrix;
 use crate::numeric::random::bits_of;
 
 /// The numbers of calibration points that took part in the fit or are copies of points of the fit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Overlap {
+pub(crate) struct Overlap {
     /// The number of calibration points that are themselves fit or validation points.
-    pub fitted: usize,
-    /// The number of calibration points that are copies of fit or validation points: equal coordinates in another row.
-    pub copies: usize,
+    pub(super) fitted: usize,
+    /// The number of calibration points with the coordinates of a fit or validation point of another row.
+    pub(super) copies: usize,
 }
 
-/// A lookup of points by their coordinates.
+/// A table that finds the points with given coordinates, rounding to float16 aside.
 pub(super) struct PointLookup<'a> {
     points: &'a Matrix,
-    /// The rows of all points with the same coordinates, whose bits are the key.
+    /// The rows of all points with the same coordinates. The bits of the coordinates are the key.
     places: HashMap<&'a [u32], Vec<usize>>,
     /// The coordinate with the largest variance.
     axis: usize,
     /// The rows, sorted by the coordinate `axis`.
     order: Vec<usize>,
-    /// The absolute value of the constant that normalisation subtracts from each coordinate, after scaling. Points were
-    /// rounded to float16 before the subtraction, so rounding errors grow with it.
+    /// The absolute value of the constant that normalisation subtracts from each scaled coordinate. Points are rounded
+    /// to float16 before the subtraction, so rounding errors grow with it.
     shift: Vec<f32>,
 }
 
 /// The allowed relative error of a coordinate: the largest error of rounding to float16, once for the coordinate itself
 /// and once for the length of the vector.
 const ROUNDING: f32 = 1.0 / 1024.0;
-/// The additional allowed error, as a share of the point's largest coordinate. It covers coordinates so small that
-/// float16 holds them with fewer digits.
+/// A further allowed error, as a share of the point's largest coordinate. It covers coordinates so small that float16
+/// holds them with fewer digits.
 const TINY: f32 = 1.0 / (1 << 20) as f32;
 /// The fewest coordinates that must agree for two points to be the same.
 const MIN_AGREEING: usize = 16;
@@ -52,7 +50,7 @@ const MIN_AGREEING: usize = 16;
 const AGREEMENT: f32 = 1.0 / 32.0;
 
 impl<'a> PointLookup<'a> {
-    /// Prepares the lookup of `points`, which were normalised by `normalizer`.
+    /// Prepares the table of `points`, which `normalizer` has normalised.
     pub(super) fn new(points: &'a Matrix, normalizer: &Normalizer) -> Self {
         let mut places: HashMap<&[u32], Vec<usize>> = HashMap::new();
         for row in 0..points.rows() {
@@ -70,12 +68,11 @@ impl<'a> PointLookup<'a> {
         Self { points, places, axis, order, shift }
     }
 
-    /// Returns the number of points.
     pub(super) fn len(&self) -> usize {
         self.points.rows()
     }
 
-    /// Returns the rows of this lookup's points that equal row `row` of `points`, or may after rounding to float16.
+    /// Returns the rows of the table's points that equal row `row` of `points`, rounding to float16 aside.
     pub(super) fn places(&self, points: &Matrix, row: usize) -> Vec<usize> {
         if let Some(places) = self.places.get(bits(points, row)) {
             return places.clone();
@@ -93,8 +90,8 @@ impl<'a> PointLookup<'a> {
         near.copied().filter(|&other| self.is_rounded(self.points.row(other), point, tiny)).collect()
     }
 
-    /// Returns whether two points differ by no more than rounding to float16 explains, and enough coordinates agree.
-    /// `tiny` is the additional allowed error of every coordinate.
+    /// Returns whether no coordinate of two points differs by more than rounding to float16 explains, and enough
+    /// coordinates agree. `tiny` is a further allowed error of every coordinate.
     fn is_rounded(&self, one: &[f32], other: &[f32], tiny: f32) -> bool {
         let mut agreeing = 0;
         for ((&a, &b), &shift) in one.iter().zip(other).zip(&self.shift) {
@@ -129,18 +126,18 @@ fn bits(matrix: &Matrix, row: usize) -> &[u32] {
     bytemuck::cast_slice(matrix.row(row))
 }
 
-/// Returns a 64-bit hash of every point's coordinates. A model stores it in place of points that it does not keep.
+/// Returns a 64-bit hash of the coordinates of every point.
 pub(super) fn hashes(points: &Matrix) -> Vec<u64> {
     (0..points.rows()).map(|row| bits_of(bits(points, row).iter().map(|&bits| u64::from(bits)))).collect()
 }
 
-/// The part of a model that holds a query.
+/// A part of a model's points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum ModelPart {
-    /// The fit points and the validation points.
+    /// A fit point or a validation point.
     #[serde(rename = "fit")]
     FitPoint,
-    /// The calibration points.
+    /// A calibration point.
     #[serde(rename = "calibration")]
     CalibrationPoint,
 }
@@ -164,13 +161,13 @@ impl ValidationPoints {
 }
 
 impl Overlap {
-    /// Counts the calibration points that took part in the fit or copy its points. `points` are the points of `data`,
-    /// normalised.
+    /// Counts the points of `data` that took part in the fit or are copies of its points. `points` holds the points of
+    /// `data`, normalised.
     pub(super) fn new(fitted: &Fitted, points: &Matrix, data: &Dataset) -> Self {
         let fit = PointLookup::new(&fitted.rfm.train, &fitted.normalizer);
         let rows = fitted.names.rows.as_deref().unwrap_or_default();
         let mut validation: HashMap<u64, Vec<u32>> = HashMap::new();
-        for (&hash, &row) in fitted.validation_points.hashes.iter().zip(&fitted.validation_points.rows) {
+        for (&hash, &row) in fitted.validation_hashes.iter().zip(&fitted.validation_rows) {
             validation.entry(hash).or_default().push(row);
         }
         let own = if validation.is_empty() { Vec::new() } else { hashes(points) };

@@ -1,17 +1,18 @@
-//! Selection of the points of a pool to label next (active learning).
+//! Selection of the points of a pool that should be labelled next (active learning).
 //!
 //! **Random** points are drawn first. They are a random sample of the pool, so a model may be calibrated on them.
-//! **Picked** points are chosen among the rest. Their set S maximises the uncertainty that it covers,
+//! **Picked** points are chosen among the remaining points of the pool. Their set S maximises the uncertainty that it
+//! covers,
 //!
 //! ```text
 //! F(S) = Σ_j u_j · max_{s ∈ S} k(j, s)
 //! ```
 //!
 //! over all points j of the pool. The uncertainty `u_j` sums the excess of a label's p-value above 0.05 over all labels
-//! but the best. It equals the number of further labels in the prediction set of j, integrated over the error levels
-//! from 0.05 on. The similarity `k(j, s)` falls from 1 with the distance of j and s in the learned metric. So F prefers
-//! points with large sets (u), with many near points (the sum) and unlike the points chosen already (the maximum). F is
-//! submodular. The greedy choice reaches at least 1 - 1/e of the maximum.
+//! except the best one. It equals the number of further labels in the prediction set of j, integrated over the error
+//! levels from 0.05 on. The similarity `k(j, s)` falls from 1 with the distance of j and s in the learned metric. So F
+//! prefers points with large sets (u), with many near points (the sum) and unlike the points chosen already (the
+//! maximum). F is submodular. The greedy choice reaches at least 1 - 1/e of the maximum.
 //!
 //! Cost, for n points with d dimensions: the scores of every point, its neighbors in the pool (n²d), and a heap of
 //! candidates in which only the gain at the top is recomputed.
@@ -24,16 +25,15 @@ use crate::conformal::{Decision, PredictOptions, Scored};
 use crate::context::Context;
 use crate::device::Device;
 use crate::error::{Error, Result};
-use crate::model::median::median;
 use crate::neighbors::{Index, Neighbors};
 use crate::numeric::matrix::Matrix;
 use crate::numeric::random::Random;
 
-/// The number of nearest neighbors that a point can cover.
+/// The number of nearest neighbors that a picked point can cover.
 const NEIGHBORS: usize = 30;
-/// The rank of the neighbor at whose median distance the similarity is one half.
+/// The rank k of a neighbor: at the median distance of k-th neighbors, the similarity of two points is one half.
 const HALF_WAY: usize = 10;
-/// The smallest error level that counts. Labels with smaller p-values add nothing to the uncertainty.
+/// The smallest error level that counts: labels with smaller p-values add nothing to the uncertainty.
 const LEVEL: f64 = 0.05;
 /// The uncertainty of a point whose prediction sets hold one label.
 const LEAST_UNCERTAINTY: f64 = 1e-3;
@@ -58,12 +58,13 @@ pub struct Selection {
     pub picked: Vec<usize>,
     /// The rows of the random points, in the order of the draw.
     pub random: Vec<usize>,
-    /// The number of points of the pool that the model holds, which are not selected.
+    /// The number of points of the pool that the model holds already; such points are not selected.
     pub seen: usize,
 }
 
 impl Dance {
-    /// Selects points of `pool`, as they come from the encoder, to label next.
+    /// Selects points of `pool` that should be labelled next. Points are embeddings as the encoder returns them.
+    /// Returns an error if the pool has too few points that the model does not hold.
     pub fn select(
         &self,
         device: &dyn Device,
@@ -100,8 +101,8 @@ impl Dance {
         Ok(Selection { picked, random: new, seen })
     }
 
-    /// Returns the uncertainty of every point: the excess of p-values above [`LEVEL`], summed over all labels but the
-    /// best.
+    /// Returns the uncertainty of every point: the excess of p-values above [`LEVEL`], summed over all labels except
+    /// the best one.
     fn uncertainties(&self, scored: &Scored, decision: &Decision) -> Vec<f64> {
         let uncertainty = |row: usize| {
             let p_value = |label: u32| decision.p_value(&scored.counts, scored.counts.get(row, label));
@@ -113,8 +114,8 @@ impl Dance {
     }
 }
 
-/// Returns the points that each point covers, itself first, with their similarity `2^-(d/h)²` at distance d. The unit h
-/// is the median distance to the neighbor of rank [`HALF_WAY`].
+/// Returns, for each point, the points that it covers, itself first, with their similarity `2^-(d/h)²` at distance d.
+/// The unit h is the median distance to the neighbor of rank [`HALF_WAY`].
 fn similarities(near: &Neighbors) -> Vec<Vec<(u32, f64)>> {
     let far = |row: usize| near.squared(row).iter().take(HALF_WAY).next_back().copied();
     let unit = median((0..near.len()).filter_map(far).collect()).unwrap_or(0.0).max(f64::MIN_POSITIVE);
@@ -133,7 +134,14 @@ fn similarities(near: &Neighbors) -> Vec<Vec<(u32, f64)>> {
     lists
 }
 
-/// A candidate point with its gain as last computed: the increase of the covered uncertainty F if the point is chosen.
+/// Returns the median, or the upper of the two middle values of an even number of values; `None` without values.
+pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_unstable_by(f64::total_cmp);
+    values.get(values.len() / 2).copied()
+}
+
+/// A candidate point, with its gain when it was last computed: the increase of the covered uncertainty F if it is
+/// chosen.
 #[derive(PartialEq)]
 struct Gain {
     worth: f64,
@@ -156,8 +164,8 @@ impl PartialOrd for Gain {
     }
 }
 
-/// Chooses `count` of the `free` points one after the other, each time the point that increases the covered uncertainty
-/// F most.
+/// Chooses `count` points whose flag in `free` is set, one after the other. Each choice increases the covered
+/// uncertainty F most. `similar` holds the points that each point covers, with their similarity.
 fn cover(uncertainties: &[f64], similar: &[Vec<(u32, f64)>], free: &[bool], count: usize) -> Vec<usize> {
     let mut covered = vec![0.0f64; uncertainties.len()];
     let gain = |row: usize, covered: &[f64]| {

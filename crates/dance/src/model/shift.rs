@@ -25,8 +25,9 @@ const STEPS: usize = 200;
 /// The tag of the random stream that decides which points are kept.
 const PURPOSE: u64 = 0x7417;
 
-/// Samples points in proportion to `weights` and returns their indices, ascending. The point with the largest weight is
-/// never returned, because its weight sets the scale of the probabilities.
+/// Samples points in proportion to their `weights` and returns their indices, ascending. The point with the largest
+/// weight is never returned, because its weight sets the scale of the probabilities. Returns an error for a negative
+/// weight.
 pub fn rejection_sample(weights: &[f64], seed: u64) -> Result<Vec<usize>> {
     if let Some(row) = weights.iter().position(|weight| !weight.is_finite() || *weight < 0.0) {
         return Err(Error::Data(format!("the weight at row {row} is {}; weights are numbers from 0 on", weights[row])));
@@ -41,8 +42,8 @@ pub fn rejection_sample(weights: &[f64], seed: u64) -> Result<Vec<usize>> {
     Ok(keep(weights, most, seed).into_iter().filter(|&row| row != out).collect())
 }
 
-/// Keeps each point with probability weight / `most` and returns the indices of the kept points. No weight may exceed
-/// `most`.
+/// Keeps each point with probability weight / `most`, and returns the indices of kept points, ascending. No weight may
+/// exceed `most`.
 fn keep(weights: &[f64], most: f64, seed: u64) -> Vec<usize> {
     let mut random = Random::new(seed, PURPOSE);
     // Every point draws a number, so that one weight does not change the draws of the others.

@@ -1,10 +1,9 @@
-//! Adaptive conformal inference (Gibbs and Candès, 2021): an error level that is updated with every label.
+//! Adaptive conformal inference (Gibbs and Candès, 2021): an error level α that is updated with every label.
 //!
 //! After every label, `α ← α + γ·(target - missed)` with the step size γ, where `missed` is 1 if the set did not
 //! contain the label, else 0. So a miss makes the next sets larger, and a hit makes them slightly smaller. A set holds
 //! every label for α ≤ 0 and none for α ≥ 1, so α stays bounded: with at most D points waiting for their labels, it
-//! leaves \[0, 1\] by at most γ(D+1). α depends on the number of labels and the number of misses alone. Hence after T
-//! labels, for any points in any order,
+//! leaves \[0, 1\] by at most γ(D+1). Hence after T labels, for any points in any order,
 //!
 //! ```text
 //! |misses/T - target| ≤ (1 + γ(D+1)) / (γT)
@@ -22,7 +21,7 @@
 
 use crate::error::{Error, Result};
 
-/// The adaptive error level of the next set.
+/// An adaptive error level α, which follows from the numbers of labels and misses so far.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Adaptive {
     target: f64,
@@ -32,7 +31,7 @@ pub struct Adaptive {
 }
 
 impl Adaptive {
-    /// Starts at the error level `target`, with the step size `rate` (γ).
+    /// Starts at the error level `target`, with the step size `rate` (γ). Both are between 0 and 1, exclusive.
     pub fn new(target: f64, rate: f64) -> Result<Self> {
         for (name, value) in [("alpha", target), ("rate of adapting", rate)] {
             if !(value > 0.0 && value < 1.0) {
@@ -42,12 +41,13 @@ impl Adaptive {
         Ok(Self { target, rate, labels: 0, misses: 0 })
     }
 
-    /// Returns the current level α: a set holds every label at 0 or less, and none at 1 or more.
+    /// Returns the current error level α. It may leave \[0, 1\]: a set holds every label at 0 or less, and none at 1 or
+    /// more.
     pub fn alpha(&self) -> f64 {
         self.target + self.rate * (self.labels as f64 * self.target - self.misses as f64)
     }
 
-    /// Restores the level from the number of labels and the number of misses among them.
+    /// Continues from the number of labels so far and the number of misses among them.
     pub fn resume(mut self, labels: usize, misses: usize) -> Result<Self> {
         if misses > labels {
             return Err(Error::Data(format!("{misses} of {labels} labels cannot have been missed")));
@@ -56,19 +56,19 @@ impl Adaptive {
         Ok(self)
     }
 
-    /// Updates the level by one label; `missed` means that the set did not contain it.
+    /// Updates α by one label; `missed` is true if the set did not contain the label.
     pub fn learn(&mut self, missed: bool) {
         self.labels += 1;
         self.misses += usize::from(missed);
     }
 
-    /// Returns the number of labels so far and of misses among them.
+    /// Returns the number of labels so far, and the number of misses among them.
     pub fn counts(&self) -> (usize, usize) {
         (self.labels, self.misses)
     }
 
-    /// Returns the bound on `|misses/T - target|` after T labels, if at most `waiting` points waited for their labels
-    /// at any time.
+    /// Returns an upper bound on `|misses/T - target|` after T labels. At most `waiting` points may have waited for
+    /// their labels at any time.
     pub fn bound(&self, waiting: usize) -> f64 {
         (1.0 + self.rate * (waiting + 1) as f64) / (self.rate * self.labels.max(1) as f64)
     }

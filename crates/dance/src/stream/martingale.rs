@@ -1,32 +1,20 @@
-//! A conformal test martingale: detects when a stream is no longer exchangeable with the calibration points. The
-//! probability of a false alarm is bounded over the whole stream, of any length.
+//! A conformal test martingale, which detects that a stream is no longer exchangeable with the calibration points. The
+//! probability of a false alarm is bounded over a stream of any length.
 //!
-//! Every point gets a score from a function that does not depend on these points. The p-value of a point is its
+//! Every point has a score that does not depend on the calibration points or the stream. The p-value of a point is its
 //! smoothed rank among the n calibration points and the t points of the stream up to itself:
-//! `p = (#{larger} + τ·#{equal}) / (n+t)`. Here τ is uniform between 0 and 1, and the point counts as one of the equal
-//! ones. If all points are exchangeable, these p-values are independent and uniform. Then the capital of a gambler who
-//! bets against uniform p-values is a martingale. Started at 1, it ever reaches 1/δ with probability at most δ (Ville's
-//! inequality).
+//! `p = (#{larger scores} + τ·#{equal scores}) / (n+t)`. Here τ is uniform between 0 and 1, and the point's own score
+//! counts as equal. If all points are exchangeable, these p-values are independent and uniform. Then the capital of a
+//! gambler who bets against uniform p-values is a martingale. It starts at 1 and ever reaches 1/δ with probability at
+//! most δ (Ville's inequality).
 //!
-//! The bets multiply capital by `κ·p^(κ-1)` or `κ·(1-p)^(κ-1)` for several exponents κ. The first kind gains when
-//! points become stranger (small p), the second when they become less strange. The time of a change is unknown, so the
-//! initial capital is released slowly: after t points `1/ln(e+t)` of it is still in reserve. So the delay in detecting
-//! a change after t points grows with ln t, not with t.
+//! A bet multiplies its capital by `κ·p^(κ-1)` or by `κ·(1-p)^(κ-1)`, for several exponents κ. The first kind gains if
+//! scores grow, the second if they fall. The time of a change is unknown, so the initial capital is released slowly:
+//! after t points `1/ln(e+t)` of it is still in reserve. So the delay in detecting a change after t points grows with
+//! ln t, not with t.
 //!
 //! Cost: a bisection per point, and moving the larger scores in memory by one entry. Memory: 8 bytes per point of the
 //! stream.
-//!
-//! ```
-//! use dance::stream::Martingale;
-//! let mut steady = Martingale::new((0..200).map(f64::from).collect(), 1)?;
-//! let mut changed = steady.clone();
-//! for t in 0..100u32 {
-//!     steady.bet(f64::from(t * 37 % 200));
-//!     changed.bet(f64::from(190 + t % 10));
-//! }
-//! assert!(steady.largest() < 20.0 && changed.largest() > 1e6);
-//! # Ok::<(), dance::Error>(())
-//! ```
 
 use serde::{Deserialize, Serialize};
 
@@ -38,24 +26,24 @@ use crate::scores::threshold::CalibrationScores;
 const POWERS: [f64; 4] = [0.1, 0.3, 0.5, 0.8];
 /// The tag of the random stream that breaks ties.
 const TIE_PURPOSE: u64 = 0x7e57;
-/// The upper limit of capital, which prevents overflow.
+/// The upper limit of a bet's capital, which prevents overflow.
 const MOST: f64 = 1e100;
-/// The smallest p-value in a bet. Smaller ones count as this one, so that a bet on p = 0 wins a finite amount.
+/// The smallest p-value in a bet. Smaller p-values are raised to it, so that a bet on p = 0 wins a finite amount.
 const LEAST_P: f64 = 1e-9;
 
 /// A test martingale: the capital of bets against uniform p-values.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Martingale {
-    /// The scores of the calibration points and of the stream, ascending.
+pub(crate) struct Martingale {
+    /// The scores of the calibration points and of the stream's points so far, ascending.
     pool: Vec<f64>,
     seed: u64,
     state: Bets,
 }
 
-/// The state of a martingale. With the calibration scores it is enough to resume the stream.
+/// The state of a test martingale. With the scores of the calibration points it is enough to continue.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Bets {
+pub(crate) struct Bets {
     /// The scores of the stream's points, in order of arrival.
     scores: Vec<f64>,
     /// The capital of every bet.
@@ -65,15 +53,15 @@ pub struct Bets {
 }
 
 impl Martingale {
-    /// Starts a stream. `calibration` holds the scores of the calibration points, which are numbers or +∞.
-    pub fn new(calibration: Vec<f64>, seed: u64) -> Result<Self> {
+    /// Starts with capital 1. `calibration` holds the scores of the calibration points; they may be +∞ but not NaN.
+    pub(crate) fn new(calibration: Vec<f64>, seed: u64) -> Result<Self> {
         let pool = CalibrationScores::new(calibration)?.sorted().to_vec();
         let state = Bets { scores: Vec::new(), capital: vec![0.0; 2 * POWERS.len()], largest: 1.0 };
         Ok(Self { pool, seed, state })
     }
 
-    /// Continues the stream from an earlier state.
-    pub fn resume(mut self, state: Bets) -> Result<Self> {
+    /// Continues from an earlier state, or returns an error if no martingale can have written it.
+    pub(crate) fn resume(mut self, state: Bets) -> Result<Self> {
         let valid = state.capital.len() == 2 * POWERS.len()
             && state.capital.iter().all(|capital| (0.0..=MOST).contains(capital))
             && state.largest >= 1.0
@@ -89,29 +77,29 @@ impl Martingale {
         Ok(self)
     }
 
-    /// Returns the state from which the stream can continue.
-    pub fn state(&self) -> &Bets {
+    /// Returns the state, from which [`resume`](Self::resume) continues.
+    pub(crate) fn state(&self) -> &Bets {
         &self.state
     }
 
     /// Returns the number of points of the stream so far.
-    pub fn points(&self) -> usize {
+    pub(crate) fn points(&self) -> usize {
         self.state.scores.len()
     }
 
-    /// Returns the current capital.
-    pub fn capital(&self) -> f64 {
+    /// Returns the current capital: the sum over the bets, and the part that is still in reserve.
+    pub(crate) fn capital(&self) -> f64 {
         (reserve(self.points()) + self.state.capital.iter().sum::<f64>()).min(MOST)
     }
 
     /// Returns the largest capital so far. If it is at least 1/δ, exchangeability is rejected at level δ.
-    pub fn largest(&self) -> f64 {
+    pub(crate) fn largest(&self) -> f64 {
         self.state.largest
     }
 
-    /// Takes the score of the next point, bets, and returns the point's p-value. Scores that are not finite count as
-    /// the largest.
-    pub fn bet(&mut self, score: f64) -> f64 {
+    /// Bets against the p-value of the next point, which has this score, and returns the p-value. A score that is not
+    /// finite counts as the largest one.
+    pub(crate) fn bet(&mut self, score: f64) -> f64 {
         let score = if score.is_finite() { score } else { f64::MAX }; // JSON has no infinity
         let t = self.points();
         let below = self.pool.partition_point(|&other| other < score);

@@ -38,7 +38,7 @@ fn sets_cover_and_support_carries_its_label() {
             let support = prediction.support.unwrap();
             assert_eq!(support.len(), prediction.sets.labels().len());
             for (label, ids) in prediction.sets.labels().iter().zip(support.iter()) {
-                let labels = model.predictor().reference_labels();
+                let labels = model.reference_labels();
                 assert!(ids.len() <= 3 && ids.iter().all(|&id| labels[id as usize] == *label));
             }
         }
@@ -116,7 +116,7 @@ fn recalibrates_without_refitting() {
     settings.calibration = Some(Calibration::Split);
     settings.mix = Mix::Fixed(0.0);
     let again = model.recalibrate(&Cpu, &other, Sampling::Random, Some(settings), &CONTEXT).unwrap();
-    assert_eq!(again.predictor().calibration_points(), 90);
+    assert_eq!(again.calibration_points(), 90);
     let machine = |model: &Dance| {
         let fitted = model.fitted();
         (fitted.kernel(), fitted.points().clone(), fitted.metric_root().clone())
@@ -149,7 +149,7 @@ fn too_few_points_to_select_a_mix_are_said() {
         model.recalibrate(&Cpu, &blobs(4, 2, 0, 2), Sampling::Random, None, &CONTEXT.with_observer(&warnings)).unwrap();
     assert!(warnings.0.lock().unwrap().join("\n").contains("too few to select the mix"));
     let decision = few.decide(0.1).unwrap();
-    assert_eq!(decision.shares.as_ref().unwrap().mix, 0.0);
+    assert_eq!(decision.mix, Some(0.0));
     assert!(decision.warnings()[0].contains("4 calibration points support no alpha below 2.000e-1"));
 }
 

@@ -60,9 +60,7 @@ fn everything_survives() {
         model.save(&path).unwrap();
         let loaded = Dance::load(&Cpu, &path, &CONTEXT).unwrap();
         assert_eq!(loaded.fitted(), model.fitted());
-        assert_eq!(loaded.predictor().method(), model.predictor().method());
-        assert_eq!(loaded.predictor().experts(), model.predictor().experts());
-        assert_eq!(loaded.predictor().calibration_scores(), model.predictor().calibration_scores());
+        assert_eq!(loaded.experts(), model.experts());
         assert_eq!(loaded.to_bytes().unwrap(), model.to_bytes().unwrap());
         let test = blobs(100, 5, 0, 9);
         let ask = |model: &Dance| {
@@ -88,9 +86,9 @@ fn labels_that_follow_from_nothing_make_a_model_too() {
     };
     let fitted = Fitted::fit(&Cpu, &points(40), &config(POSTERIOR), &CONTEXT).unwrap();
     let model = fitted.calibrate(&Cpu, &points(60), &CONTEXT).unwrap();
-    assert_eq!(model.predictor().experts().unwrap().as_array().unwrap().len(), 1);
+    assert_eq!(model.experts().unwrap().as_array().unwrap().len(), 1);
     let loaded = parse(&model.to_bytes().unwrap()).unwrap();
-    assert_eq!(loaded.predictor().experts(), model.predictor().experts());
+    assert_eq!(loaded.experts(), model.experts());
     // Both labels are equally likely everywhere, so none can be left out.
     let scored = loaded.score(&points(4).embeddings, PredictOptions::default(), &CONTEXT).unwrap();
     let prediction = loaded.predict(&scored, &loaded.decide(0.1).unwrap());

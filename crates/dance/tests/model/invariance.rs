@@ -86,7 +86,7 @@ fn novelty_of_the_posterior_is_that_of_a_brute_force() {
     let model = fitted(&Cpu, &config(POSTERIOR)).calibrate(&Cpu, &blobs(50, 5, 0, 2), &CONTEXT).unwrap();
     let queries = blobs(40, 5, 0, 33).embeddings;
     let mapped = |points: &Matrix| model.classifier().transform(points, &CONTEXT).unwrap();
-    let reference = model.predictor().reference_points(); // 50 calibration points, then 80 fit points
+    let reference = model.reference_points(); // 50 calibration points, then 80 fit points
     let scored = model.score(&queries, PredictOptions::default(), &CONTEXT).unwrap();
     let queries = mapped(&queries);
     for query in 0..queries.rows() {
@@ -156,5 +156,5 @@ fn the_posterior_is_the_default() {
     (named.conformal.method, named.conformal.calibration) = (None, None);
     let default = model(&named);
     assert_eq!(sets(&default, 0.1), chosen);
-    assert_eq!(*default.predictor().method(), config(POSTERIOR).method().unwrap());
+    assert_eq!((default.method(), default.calibration()), POSTERIOR);
 }

@@ -2,6 +2,7 @@
 
 use dance::data::{Kind, Value};
 use dance::device::Cpu;
+use dance::model::ModelPart;
 use dance::{Context, Dance, Fitted};
 
 use crate::{CONTEXT, POSTERIOR, REUSE, WAYS, Warnings, blobs, config};
@@ -22,9 +23,9 @@ fn integers_stay_integers_and_texts_texts() {
             let model = again(&fitted.calibrate(&Cpu, &calibration, &CONTEXT).unwrap());
             assert_eq!(model.label_kind(), kind);
             assert_eq!(model.fitted().label_kind, kind);
-            let last = model.predictor().reference_labels().len() as u32 - 1;
+            let last = model.reference_labels().len() as u32 - 1;
             let found = model.reference_point(last);
-            assert_eq!(found.of_fit, way != REUSE);
+            assert_eq!(found.part == ModelPart::FitPoint, way != REUSE);
             if way == REUSE {
                 continue; // its reference points are calibration points, which have no ids here
             }

@@ -27,12 +27,12 @@ fn points_that_fitted_the_kernel_guarantee_nothing() {
         let warnings = Warnings::default();
         let context = CONTEXT.with_observer(&warnings);
         let model = fitted.clone().calibrate(&Cpu, &data, &context).unwrap();
-        assert_eq!(model.overlap().fitted, old);
+        assert_eq!(model.calibration_points_in_fit(), old);
         assert!(model.guarantee().starts_with(&format!("none: {old} of the")), "{}", model.guarantee());
         let said = warnings.0.lock().unwrap().join("\n");
         assert!(said.contains(&format!("{old} of the {} calibration points", old + new)), "{said}");
         let again = Dance::from_bytes(&Cpu, &model.to_bytes().unwrap(), "test", &CONTEXT).unwrap();
-        assert_eq!((again.overlap(), again.guarantee()), (model.overlap(), model.guarantee()));
+        assert_eq!((again.calibration_points_in_fit(), again.guarantee()), (old, model.guarantee()));
     }
     let others = Warnings::default();
     let model = fitted.calibrate(&Cpu, &blobs(80, 5, 0, 2), &CONTEXT.with_observer(&others)).unwrap();
@@ -50,11 +50,11 @@ fn points_that_judged_the_kernel_guarantee_nothing_either() {
     let kept = fitted.points().rows();
     assert_eq!(kept, 64); // four fifths
     let model = fitted.calibrate(&Cpu, &fit, &CONTEXT).unwrap();
-    assert_eq!(model.overlap().fitted, 80);
+    assert_eq!(model.calibration_points_in_fit(), 80);
     let again = Dance::from_bytes(&Cpu, &model.to_bytes().unwrap(), "test", &CONTEXT).unwrap();
     assert!(again.guarantee().starts_with("none: 80 of the"), "{}", again.guarantee());
     let others = model.recalibrate(&Cpu, &blobs(120, 5, 0, 2), Sampling::Random, None, &CONTEXT).unwrap();
-    assert_eq!(others.overlap().fitted, 0);
+    assert_eq!(others.calibration_points_in_fit(), 0);
     let seen = others.seen(&fit.embeddings).unwrap();
     assert!(seen.iter().all(|seen| *seen == Some(ModelPart::FitPoint)));
 }
@@ -76,12 +76,12 @@ fn points_keep_their_names() {
         let model = model.calibrate(&Cpu, &calibration, &CONTEXT).unwrap();
         let again = Dance::from_bytes(&Cpu, &model.to_bytes().unwrap(), "test", &CONTEXT).unwrap();
         for model in [&model, &again] {
-            for number in 0..model.predictor().reference_points().rows() as u32 {
+            for number in 0..model.reference_points().rows() as u32 {
                 let point = model.reference_point(number);
                 let row = point.row.unwrap() as usize;
-                assert_eq!(row.is_multiple_of(2), point.of_fit);
+                assert_eq!(row.is_multiple_of(2), point.part == ModelPart::FitPoint);
                 assert_eq!(point.id, ids.then(|| Value::Text(&all.ids.as_ref().unwrap()[row])));
-                let label = model.predictor().reference_labels()[number as usize];
+                let label = model.reference_labels()[number as usize];
                 assert_eq!(label, all.labels[row]);
             }
         }
@@ -103,7 +103,7 @@ fn classes_without_points_are_not_known() {
     assert_eq!(fitted.classes, ["0", "2", "3", "4"]);
     let model = fitted.calibrate(&Cpu, &blobs(100, 5, 0, 2), &CONTEXT).unwrap();
     assert_eq!(model.classes(), ["0", "2", "3", "4", "1"]);
-    assert_eq!(model.new_label_share().map(|unseen| (unseen.points, unseen.single)), Some((100, 0)));
+    assert_eq!(model.new_label_share().map(|(share, _)| share), Some(0.0));
     let test = blobs(300, 5, 0, 3);
     let scored = model.score(&test.embeddings, PredictOptions::default(), &CONTEXT).unwrap();
     let sets = model.predict(&scored, &model.decide(0.1).unwrap()).sets;
@@ -139,9 +139,9 @@ fn copies_in_one_data_set_are_draws_of_their_own() {
     let fitted = Fitted::fit(&Cpu, &part(0..60), &config, &CONTEXT).unwrap();
     let calibrate = |data: &dance::Dataset| fitted.clone().calibrate(&Cpu, data, &CONTEXT).unwrap();
     let copies = calibrate(&part(60..120));
-    assert_eq!((copies.overlap().fitted, copies.overlap().copies), (0, 60));
+    assert_eq!((copies.calibration_points_in_fit(), copies.copies_of_fit_points()), (0, 60));
     assert!(copies.guarantee().contains("finite samples"));
     let same = calibrate(&part(50..110));
-    assert_eq!((same.overlap().fitted, same.overlap().copies), (10, 50));
+    assert_eq!((same.calibration_points_in_fit(), same.copies_of_fit_points()), (10, 50));
     assert!(same.guarantee().starts_with("none"));
 }

@@ -77,9 +77,9 @@ fn what_a_fit_reports_is_what_new_points_get() {
             let model = fitted.calibrate(&Cpu, &calibration, &CONTEXT).unwrap();
             let gap = coverage(&model, &test) - coverage(&model, &fresh);
             if stratified { &mut dealt } else { &mut drawn }.push(gap);
-            if let Some(estimate) = model.new_label_share() {
+            if let Some((share, _)) = model.new_label_share() {
                 let unknown = model.class_ids(&fresh).iter().filter(|label| label.is_none()).count();
-                unseen.push(estimate.share() - unknown as f64 / fresh.len() as f64);
+                unseen.push(share - unknown as f64 / fresh.len() as f64);
             }
         }
     }

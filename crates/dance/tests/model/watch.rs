@@ -53,10 +53,10 @@ fn a_monitor_finds_the_change_and_resumes() {
 
         let mut monitor = start();
         assert!(monitor.watch(&calm.embeddings, &known(&calm), &CONTEXT).unwrap().is_empty(), "{way:?}");
-        let state = monitor.state();
+        let state = monitor.state().unwrap();
         let alarms = monitor.watch(&moved.embeddings, &known(&moved), &CONTEXT).unwrap();
         assert!(alarms.iter().any(|alarm| alarm.row >= 300), "{way:?}");
-        let mut resumed = start().resume(state).unwrap();
+        let mut resumed = start().resume(state.as_bytes()).unwrap();
         assert_eq!(resumed.watch(&moved.embeddings, &known(&moved), &CONTEXT).unwrap(), alarms);
         assert_eq!((resumed.points(), resumed.capital()), (monitor.points(), monitor.capital()));
 
@@ -67,7 +67,7 @@ fn a_monitor_finds_the_change_and_resumes() {
         let alarms = monitor.watch(&calm.embeddings, &swapped, &CONTEXT).unwrap();
         assert_eq!(alarms.len(), 1, "{way:?}");
         let other = Monitor::new(&model, &Cpu, true, 0.001, 8, &CONTEXT).unwrap();
-        assert!(other.resume(monitor.state()).is_err(), "a state of another seed");
+        assert!(other.resume(monitor.state().unwrap().as_bytes()).is_err(), "a state of another seed");
     }
     // Split calibration keeps no calibration points to compare labels with.
     let split = model(POSTERIOR_SPLIT, &mut random);

@@ -1,7 +1,7 @@
 //! The report of an audit: a summary, a table and JSON.
 
 use dance::Dataset;
-use dance::model::{Audit, Copies, LabelError, ModelPart, ModelPoint, Space};
+use dance::model::{Audit, Copies, LabelError, ModelPart, ModelPoint};
 use serde_json::{Value, json};
 
 use crate::output::{Column, Frame};
@@ -116,11 +116,9 @@ impl Report<'_> {
             0 => String::new(),
             _ => format!(", {across} of them across parts, which are therefore not independent"),
         };
-        let order: Vec<&str> = audit.order.iter().filter(|order| order.ordered).map(|order| order.by).collect();
-        let order = if order.is_empty() {
-            "random".into()
-        } else {
-            format!("not random, by {}: shuffle rows before a split by position", order.join(" and "))
+        let order = match &audit.ordered_by[..] {
+            [] => "random".into(),
+            by => format!("not random, by {}: shuffle rows before a split by position", by.join(" and ")),
         };
         let mut lines = vec![
             ("label errors", format!("{listed}{share}")),
@@ -151,7 +149,7 @@ impl Report<'_> {
             label: self.class(error.label),
             suggested: self.class(error.suggested),
             value: error.probability.unwrap_or(error.p_value),
-            points: self.names(&error.neighbors),
+            points: self.names(audit.neighbors.row(error.row)),
             ..Finding::default()
         };
         let mut all: Vec<Finding> = audit.label_errors.iter().map(error).collect();
@@ -160,31 +158,31 @@ impl Report<'_> {
             kind: if group.across { ACROSS } else { COPIES },
             value: (group.rows.len() + group.model.len()) as f64,
             points: self.members(group),
-            space: space(group.space),
+            space: group.space,
             parts: group.parts.join("; "),
             ..Finding::default()
         }));
-        all.extend(audit.outliers.iter().map(|outlier| Finding {
+        all.extend(audit.outliers.iter().map(|&(row, deviations)| Finding {
             kind: OUTLIER,
-            row: Some(outlier.row),
-            label: self.class(self.data.labels[outlier.row]),
-            value: outlier.deviations,
-            points: self.names(&outlier.neighbors),
+            row: Some(row),
+            label: self.class(self.data.labels[row]),
+            value: deviations,
+            points: self.names(audit.neighbors.row(row)),
             ..Finding::default()
         }));
         // Findings about classes have no row.
-        all.extend(audit.alike.iter().map(|alike| Finding {
+        all.extend(audit.alike.iter().map(|&([one, other], shares)| Finding {
             kind: ALIKE,
-            label: self.class(alike.classes[0]),
-            suggested: self.class(alike.classes[1]),
-            value: alike.shares[0].min(alike.shares[1]),
+            label: self.class(one),
+            suggested: self.class(other),
+            value: shares[0].min(shares[1]),
             ..Finding::default()
         }));
-        all.extend(audit.twofold.iter().map(|twofold| Finding {
+        all.extend(audit.twofold.iter().map(|(class, p_value, groups)| Finding {
             kind: TWOFOLD,
-            label: self.class(twofold.class),
-            value: twofold.p_value,
-            points: twofold.groups.each_ref().map(|group| self.group(group)).join(" | "),
+            label: self.class(*class),
+            value: *p_value,
+            points: groups.each_ref().map(|group| self.group(group)).join(" | "),
             ..Finding::default()
         }));
         all.extend(audit.rare.iter().map(|&(class, count)| Finding {
@@ -193,12 +191,12 @@ impl Report<'_> {
             value: count as f64,
             ..Finding::default()
         }));
-        all.extend(audit.seen.iter().map(|seen| Finding {
+        all.extend(audit.seen.iter().map(|(row, point)| Finding {
             kind: OVERLAP,
-            row: Some(seen.row),
-            label: self.class(self.data.labels[seen.row]),
+            row: Some(*row),
+            label: self.class(self.data.labels[*row]),
             value: 1.0,
-            points: self.named_in_model(&seen.point),
+            points: self.named_in_model(point),
             ..Finding::default()
         }));
         all
@@ -230,9 +228,10 @@ impl Report<'_> {
             json!({
                 "row": self.row(error.row), "id": self.id(error.row), "label": self.class(error.label),
                 "suggested": self.class(error.suggested), "probability": error.probability,
-                "p_value": error.p_value, "neighbors": rows(&error.neighbors),
+                "p_value": error.p_value, "neighbors": rows(audit.neighbors.row(error.row)),
             })
         };
+        let of_model = |point: &ModelPoint| json!({ "part": point.part, "row": point.row, "id": point.id });
         // Places among the points become rows of the file, and class ids become names.
         json!({
             "data": self.name,
@@ -246,35 +245,30 @@ impl Report<'_> {
             "copies": audit.copies.iter().map(|group| json!({
                 "rows": rows(&group.rows),
                 "ids": group.rows.iter().map(|&place| self.id(place as usize)).collect::<Vec<_>>(),
-                "model": group.model, "space": group.space, "parts": group.parts, "across": group.across,
+                "model": group.model.iter().map(of_model).collect::<Vec<_>>(),
+                "space": group.space, "parts": group.parts, "across": group.across,
             })).collect::<Vec<_>>(),
-            "outliers": audit.outliers.iter().map(|outlier| json!({
-                "row": self.row(outlier.row), "id": self.id(outlier.row), "deviations": outlier.deviations,
-                "neighbors": rows(&outlier.neighbors),
+            "outliers": audit.outliers.iter().map(|&(row, deviations)| json!({
+                "row": self.row(row), "id": self.id(row), "deviations": deviations,
+                "neighbors": rows(audit.neighbors.row(row)),
             })).collect::<Vec<_>>(),
-            "alike": audit.alike.iter().map(|alike| json!({
-                "classes": alike.classes.map(|class| self.class(class)), "shares": alike.shares,
+            "alike": audit.alike.iter().map(|(classes, shares)| json!({
+                "classes": classes.map(|class| self.class(class)), "shares": shares,
             })).collect::<Vec<_>>(),
-            "twofold": audit.twofold.iter().map(|twofold| json!({
-                "class": self.class(twofold.class), "p_value": twofold.p_value,
-                "groups": twofold.groups.each_ref().map(|group| rows(group)),
+            "twofold": audit.twofold.iter().map(|(class, p_value, groups)| json!({
+                "class": self.class(*class), "p_value": p_value,
+                "groups": groups.each_ref().map(|group| rows(group)),
             })).collect::<Vec<_>>(),
             "rare": audit.rare.iter().map(|&(class, count)| json!({
                 "class": self.class(class), "points": count,
             })).collect::<Vec<_>>(),
-            "order": audit.order,
-            "seen": audit.seen.iter().map(|seen| json!({
-                "row": self.row(seen.row), "id": self.id(seen.row), "point": seen.point,
+            "order": audit.order.iter().map(|&(by, evidence)| json!({
+                "by": by, "evidence": evidence, "ordered": audit.ordered_by.contains(&by),
+            })).collect::<Vec<_>>(),
+            "seen": audit.seen.iter().map(|(row, point)| json!({
+                "row": self.row(*row), "id": self.id(*row), "point": of_model(point),
             })).collect::<Vec<_>>(),
             "warnings": warnings,
         })
-    }
-}
-
-fn space(space: Space) -> &'static str {
-    match space {
-        Space::Given => "given",
-        Space::Learned => "learned",
-        Space::Both => "both",
     }
 }

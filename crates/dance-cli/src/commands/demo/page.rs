@@ -2,7 +2,7 @@
 
 use super::story::{ALPHAS, Example, MethodMetrics, Story};
 use super::words;
-use dance::evaluation::CoverageBand;
+use dance::evaluation::coverage_interval;
 use dance_page::chart::{Chart, Kind, figures};
 use dance_page::html::{Document, escape, has_marker};
 use dance_page::table::Table;
@@ -82,7 +82,7 @@ fn curves(story: &Story) -> [Chart; 2] {
     alphas.sort_by(|a, b| b.total_cmp(a));
     alphas.dedup();
     let band = |&alpha: &f64| {
-        let (low, high) = CoverageBand::new(story.points[1], story.points[2], alpha).interval(0.95);
+        let (low, high) = coverage_interval(story.points[1], story.points[2], alpha);
         (1.0 - alpha, low, high)
     };
     let promised: Vec<(f64, f64)> = alphas.iter().map(|alpha| (1.0 - alpha, 1.0 - alpha)).collect();

@@ -119,7 +119,7 @@ impl Story {
             score(model.recalibrate(device, &calibration, Sampling::Random, Some(settings), &quiet)?)
         };
         let paper = other(ConformalConfig::paper().seed(shared.seed))?;
-        let default_is_fuse = model.predictor().method().name() == MethodName::Fuse;
+        let default_is_fuse = model.method() == MethodName::Fuse;
         let (balanced, fuse) = if default_is_fuse {
             (None, None) // there is no memory for the posterior
         } else {
@@ -196,12 +196,12 @@ impl Story {
 impl Variant<'_> {
     fn evaluate(&self, truth: &Truth, alpha: f64) -> dance::Result<MethodMetrics> {
         let Calibrated { model, scored } = self.calibrated;
-        let decision = model.predictor().decide_with(alpha, self.mix)?;
+        let decision = model.decide_with(alpha, self.mix)?;
         let sets = model.predict(scored, &decision).sets;
         let best = scored.classified.as_ref().map(|classified| classified.labels.as_slice());
         Ok(MethodMetrics {
             method: self.method.name,
-            mix: decision.shares.map(|shares| shares.mix),
+            mix: decision.mix,
             metrics: Metrics::new(&sets, &truth.labels, truth.classes, alpha, best)?,
         })
     }

@@ -1,14 +1,14 @@
-//! Counts in the bag: the calibration points with one query.
+//! Counts of points in the bag, which consists of the calibration points and one query.
 //!
-//! The level `N(s)` of a score s is the number of scores in the bag that are at least s. Adding the query changes N by
-//! a step function: one step for each score that changes, one for each new value, and one for the query's own score. So
-//! the levels of the n calibration points are not computed again. The count is the number of points whose fused score
-//! is at least the query's.
+//! A count is the number of points whose fused score is at least the query's. The level `N(s)` of a score s is the
+//! number of scores in the bag that are at least s. Adding the query changes N by a step function: one step down at
+//! each old value of a score that changes, one step up at its new value, and one step up at the query's own score. So
+//! the levels of the n calibration points are not computed again.
 //!
-//! The fused score falls as levels grow, so bounds on the change of levels settle most points. For every power of two
-//! as a bound, the groups of points with equal scores are sorted by the largest fused score that they can get. The
-//! smallest sufficient bound is used. A score is computed only if the bounds leave it open, once for all points with
-//! equal scores.
+//! The fused score falls as levels grow, so bounds on the change of levels settle most points. For changes by at most
+//! 1, 2, 4 …, the groups of points with equal scores are sorted by the largest fused score that they can get
+//! (`grouped.rs`). The smallest sufficient bound is used. A fused score is computed only if the bounds leave it open,
+//! once for all points with equal scores.
 
 use std::ops::Range;
 
@@ -17,47 +17,49 @@ use crate::conformal::full::moved::MovedScores;
 use crate::conformal::full::points::Change;
 use crate::conformal::fused::{Levels, Scores, fuse};
 
-/// A label that the query may carry, and the query's scores under it.
+/// A candidate label of the query, and the query's scores under it.
 #[derive(Clone, Debug)]
 pub(super) struct Candidate {
     pub(super) label: u32,
     /// The query's scores under this label.
     pub(super) scores: Scores,
-    /// The index range, among the changes, of the points that carry the label.
+    /// The changes of points that carry the label, as a range of indices into the sorted changes of a [`ChangedBag`].
     pub(super) same_label: Range<usize>,
 }
 
-/// The bag with one query: the changes that this query makes. The buffers are reused for the next query.
+/// The changes that one query makes to the scores of the calibration points. The buffers are reused for the next query.
 #[derive(Debug, Default)]
 pub(super) struct ChangedBag {
     /// The changes of the calibration points' scores, sorted by the points' labels.
     changes: Vec<Change>,
-    /// The levels of every changed point (the numbers of scores that are at least as large as its own) if the query
-    /// carries another label than the point. They leave out the terms of the candidate label, which `with_candidate`
-    /// adds.
+    /// The levels of every changed point if the query carries another label than the point. They leave out the terms
+    /// that depend on the candidate label, which `with_candidate` adds.
     levels: Vec<Levels>,
     /// The fused score of every entry of `levels`, in descending order, with its index in `changes`.
     by_score: Vec<(f64, usize)>,
-    /// The old and new rank scores of the changed points, then their old and new contrastive scores.
+    /// The old and new rank scores of the changed points, and their old and new contrastive scores.
     moved: [MovedScores; 2],
-    /// The largest change, by the scores in `moved`, of the number of scores that are at least a given one.
+    /// The largest change of any level by the scores in `moved`.
     largest: u64,
     groups: Vec<ChangedGroup>,
-    /// The number of the current query. Values of a group that carry another number are out of date.
+    /// The number of the current query. Values of a [`ChangedGroup`] with another number are out of date.
     query: u32,
 }
 
-/// Values of a group of points with equal scores, each with the number of the query for which it is valid.
+/// Values of one group of points with equal scores. Each pair begins with the number of the query for which it is
+/// valid.
 #[derive(Clone, Copy, Debug, Default)]
 struct ChangedGroup {
-    /// The last query that changed points of the group, and the number of points that it changed.
+    /// The last query that changed scores of points in the group, and the number of these points.
     changed: (u32, u32),
-    /// The query for which the group was last counted, and the group's levels without the terms of the candidate label.
+    /// The last query for which the levels of the group were computed, and these levels without the terms of the
+    /// candidate label.
     levels: (u32, Levels),
 }
 
 impl ChangedBag {
-    /// Replaces the changes by those of a new query. `extra` is added to the rank of every point to break ties.
+    /// Takes over the `changes` that a new query makes. `labels` holds the labels of the points, and `extra` the number
+    /// that is added to the rank of each point to break ties.
     pub(super) fn fill(
         &mut self,
         grouped: &GroupedPoints,
@@ -103,14 +105,14 @@ impl ChangedBag {
         &self.changes
     }
 
-    /// Returns the levels of `scores` (the numbers of scores that are at least as large) after the query's changes,
-    /// given their levels `before`. The terms of the candidate label are left out.
+    /// Returns the levels of `scores` after the query's changes, given their levels `before`. The terms that depend on
+    /// the candidate label are left out.
     fn moved_levels(&self, scores: Scores, before: Levels) -> Levels {
         let moved = |which: usize| (i64::from(before[which]) + self.moved[which].growth(scores[which])) as u32;
         [moved(0), moved(1), before[2]] // a query changes no probability
     }
 
-    /// Adds the terms of a candidate label to the levels of `scores`: those of the query's own scores, and those of the
+    /// Adds to the levels of `scores` the terms that depend on the candidate label: the query's own scores, and the
     /// changed points that carry the label.
     fn with_candidate(&self, scores: Scores, mut levels: Levels, candidate: &Candidate) -> Levels {
         for (which, level) in levels.iter_mut().enumerate() {
@@ -125,14 +127,14 @@ impl ChangedBag {
         levels
     }
 
-    /// Returns the levels of the query's own scores: the numbers of scores that are at least as large.
+    /// Returns the levels of the query's own scores in the bag.
     pub(super) fn query_levels(&self, grouped: &GroupedPoints, candidate: &Candidate) -> Levels {
         let levels = self.moved_levels(candidate.scores, grouped.sorted.levels(candidate.scores));
         self.with_candidate(candidate.scores, levels, candidate)
     }
 
     /// Returns the number of points, the query included, whose fused score is at least `score`. Only points in the
-    /// stratum of the candidate label are counted.
+    /// stratum of the candidate label are counted: the labels among which the guarantee compares points.
     pub(super) fn count(&mut self, grouped: &GroupedPoints, candidate: &Candidate, score: f64) -> u32 {
         let most_moved = self.largest as usize + candidate.same_label.len() + 1;
         let stratum = grouped.stratum(candidate.label);

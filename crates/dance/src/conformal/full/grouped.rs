@@ -1,8 +1,8 @@
-//! The calibration points before a query is added, arranged so that counting with the query is cheap.
+//! The calibration points before a query is added, in groups of points with equal scores, with bounds on fused scores.
 //!
-//! Points with equal scores form groups. Every group has bounds on its fused score after a query is added. They assume
-//! that levels (the number of scores that are at least a given one) change by at most 1, 2, 4 … If the guarantee holds
-//! for each class (Mondrian), a group holds points of one class, and every class has bounds of its own. Memory:
+//! A query changes the level of a score, which is the number of points whose score is at least as large. For levels
+//! that change by at most 1, 2, 4 …, every group has a smallest and a largest possible fused score. If the guarantee
+//! holds for every class (Mondrian), a group holds points of one class, and every class has bounds of its own. Memory:
 //! `O(n·log n)` for n points.
 
 use std::ops::Range;
@@ -11,13 +11,13 @@ use crate::conformal::full::points::ScorePair;
 use crate::conformal::fused::{Levels, Scores, SortedScores, fuse};
 use crate::scores::by_class::Strata;
 
-/// Bounds on the fused scores of the groups of one stratum if no level changes by more than a given number. The groups
-/// are sorted by their largest possible score.
+/// Bounds on the fused scores of groups if no level changes by more than a given number. The groups are those of one
+/// stratum (the labels among which points are compared), sorted by their largest possible score.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Bounds {
-    /// The largest possible score of every group, in descending order.
+    /// The largest possible fused score of every group, in descending order.
     pub(super) most: Vec<f64>,
-    /// The smallest possible score of every group, in the order of `most`.
+    /// The smallest possible fused score of every group, in the order of `most`.
     pub(super) least: Vec<f64>,
     /// The indices of the groups, in the order of `most`.
     pub(super) groups: Vec<u32>,
@@ -25,14 +25,14 @@ pub(super) struct Bounds {
     first: usize,
     /// The position of every group of the stratum in the order of `most`.
     places: Vec<u32>,
-    /// The smallest possible score and the number of points of each block of [`BLOCK`] groups.
+    /// The smallest possible fused score and the number of points of each block of [`BLOCK`] groups.
     pub(super) blocks: Vec<(f64, u32)>,
 }
 
-/// The number of groups that are counted together if a bound settles all of them.
+/// The number of groups in a block, which is counted as a whole if a bound settles all of its groups.
 pub(super) const BLOCK: usize = 32;
 
-/// Points of one stratum with equal scores.
+/// A group of points with equal scores, in one stratum.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Group {
     pub(super) stratum: u32,
@@ -51,8 +51,8 @@ pub(super) struct GroupedPoints {
     pub(super) group_of: Vec<u32>,
     /// The bounds of every stratum, for changes of levels by at most 1, 2, 4 …
     pub(super) bounds: Vec<Vec<Bounds>>,
-    /// Groups of labels: a point is compared only with points whose labels are in the same group. With `None`, it is
-    /// compared with all points.
+    /// The strata of labels. A point is compared only with points whose labels are in the same stratum, or with all
+    /// points if this is `None`.
     pub(super) strata: Option<Strata>,
 }
 
@@ -100,8 +100,8 @@ impl GroupedPoints {
         self.groups[self.group_of[id as usize] as usize].stratum as usize == stratum
     }
 
-    /// Returns `count`, a count among the points of the label's stratum and the query, rescaled to all points and the
-    /// query.
+    /// Rescales a count among the query and the points of the label's stratum to a count among the query and all
+    /// points.
     pub(super) fn scaled(&self, label: u32, count: u32) -> u32 {
         self.strata.as_ref().map_or(count, |strata| strata.scaled(label as usize, count))
     }
@@ -113,7 +113,7 @@ impl GroupedPoints {
 }
 
 impl Bounds {
-    /// Computes the bounds of the groups in `range` if no level changes by more than `change`.
+    /// Computes the bounds of the groups in `range` for levels that change by at most `change`.
     fn new(groups: &[Group], range: Range<usize>, change: u32) -> Self {
         let mut entries: Vec<(f64, f64, u32)> = groups[range.clone()]
             .iter()

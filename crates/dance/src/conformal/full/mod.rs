@@ -1,17 +1,18 @@
 //! Full conformal prediction with the fused score. The kernel machine does not change when a query is added.
 //!
-//! A query z with a candidate label y is added to the n calibration points. Each of the n+1 points of this bag is
-//! scored by all other points. The p-value `p(y)` is the share of points whose score is at least that of (z,y). The n+1
-//! scores are one symmetric function of the bag. So the true label has `P(p(y_true) ≤ α) ≤ α` for exchangeable points
-//! in finite samples; `docs/method.md` has the proof. Kernel, metric and class probabilities come from the fit points,
+//! A query z with a candidate label y is added to the n calibration points. All other points score each of the n+1
+//! points of this bag. The p-value `p(y)` is the share of points whose score is at least that of (z,y). The n+1 scores
+//! are one symmetric function of the bag. So the true label has `P(p(y_true) ≤ α) ≤ α` for exchangeable points in
+//! finite samples; `docs/method.md` has the proof. Kernel, metric and class probabilities come from the fit points,
 //! which are also neighbors of every point of the bag.
 //!
-//! Ordering points by index would not be symmetric, since the query would always be last. So points at the same
-//! distance share a rank. An i.i.d. random key of each point decides which of them is the anchor (the nearest neighbor)
-//! and which is dropped from a full list of neighbors.
+//! Ordering points at equal distances by index would not be symmetric, since the query would always be last. So such
+//! points share a rank. An independent random key of each point decides which of them is the anchor (the nearest
+//! neighbor), and which is dropped from a full list of neighbors.
 //!
-//! Cost: one search finds the query's neighbors and the points whose neighbor lists it enters, about m for lists of m
-//! neighbors. The scores of these points are updated ([`points`]), all else is counting ([`changed`]). Memory: O(n·m).
+//! Cost, for lists of m neighbors: one search finds the query's neighbors and the points whose lists the query enters,
+//! about m of them. The scores of these points are updated ([`points`]), and the points of the bag are counted
+//! ([`changed`]). Memory: O(n·m).
 
 mod changed;
 mod grouped;
@@ -20,9 +21,9 @@ mod points;
 
 use std::ops::Range;
 
+use super::calibrate::Reference;
 use super::fused::{self, Scores, fuse};
-use super::neighbor_scores::NeighborScorer;
-use super::reference::Reference;
+use super::thresholds::NeighborScorer;
 use crate::context::Context;
 use crate::error::Result;
 use crate::neighbors::{Neighbors, ReverseNeighbors};
@@ -35,25 +36,25 @@ use changed::{Candidate, ChangedBag};
 use grouped::GroupedPoints;
 use points::{BagPoints, JoiningQuery};
 
-/// The tag of the random stream of the keys, which order points at the same distance.
+/// The tag of the random stream of keys, which order points at equal distances.
 const KEY_PURPOSE: u64 = 0x0b46;
 /// The number of queries in a parallel task.
 const TILE: usize = 16;
 
-/// Returns the random key of a point. `name` is the row of a calibration or fit point, or the
-/// [hash](super::reference::names) of a query. `part` is the tag of the data set, so that points of different data sets
-/// have independent keys.
+/// Returns the random key of a point, which orders it among points at equal distances. `name` is the row of a
+/// calibration or fit point, or the [hash](super::predictor::names) of a query. `part` is the tag of the data set.
 pub(super) fn key(seed: u64, part: u64, name: u64) -> f64 {
     random::uniform_of(&[seed, KEY_PURPOSE, part, name])
 }
 
-/// The calibration points, prepared so that a query can be added.
+/// The calibration points of the method fuse, prepared so that a query can be added.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Bag {
     pub(super) scorer: NeighborScorer,
     points: BagPoints,
     grouped: GroupedPoints,
-    /// The tie breaker that is added to each point's rank. It grows as the probability of the point's own label falls.
+    /// The number that is added to each point's rank to break ties. It grows as the probability of the point's own
+    /// label falls.
     extra: Vec<f64>,
     /// The class probability of each point's own label.
     pub(crate) probabilities: Vec<f32>,
@@ -70,8 +71,8 @@ pub(super) struct Queries<'a> {
 }
 
 impl Bag {
-    /// Prepares the calibration points, which are the first reference points. `neighbors` holds the neighbors of each
-    /// of them among all other reference points.
+    /// Scores the calibration points, which are the first reference points. `neighbors` holds the neighbors of each
+    /// calibration point among all other reference points, and `probabilities` the class probability of its own label.
     pub(super) fn new(
         reference: &Reference,
         scorer: NeighborScorer,
@@ -88,7 +89,6 @@ impl Bag {
         Ok(Self { scorer, points, grouped, extra, probabilities })
     }
 
-    /// Returns the number of calibration points.
     pub(super) fn len(&self) -> usize {
         self.extra.len()
     }
@@ -102,8 +102,8 @@ impl Bag {
         self.points.reach()
     }
 
-    /// Counts, for every label of every query, the points whose score is at least the query's, the query included.
-    /// `query_part` is the tag of the queries' random keys.
+    /// Counts, for every label of every query, the points of the bag whose score is at least the query's, the query
+    /// included. `query_part` is the tag of the queries' random keys.
     pub(super) fn count(
         &self,
         reference: &Reference,
@@ -139,7 +139,7 @@ impl Bag {
         Counts::One(self.grouped.scaled(candidate.label, count))
     }
 
-    /// Returns the index range of the changes whose points carry `label`. Changes are sorted by label.
+    /// Returns the changes of points that carry `label`, as a range of indices. Changes are sorted by label.
     fn changes_of_label(changed: &ChangedBag, labels: &[u32], label: u32) -> Range<usize> {
         let changes = changed.changes();
         let start = changes.partition_point(|change| labels[change.id as usize] < label);
@@ -148,7 +148,7 @@ impl Bag {
     }
 
     /// Returns the labels, ascending, that are in `scored` or that a changed point carries. All other labels have
-    /// infinite neighbor scores, so they differ in their probability alone.
+    /// infinite neighbor scores, and differ in their probability alone.
     fn near_labels(changed: &ChangedBag, labels: &[u32], scored: &[u32]) -> Vec<u32> {
         let mut near = scored.to_vec();
         near.extend(changed.changes().iter().map(|change| labels[change.id as usize]));
@@ -157,8 +157,8 @@ impl Bag {
         near
     }
 
-    /// Counts, for every label of one query, the points whose score is at least the query's, the query included.
-    /// Appends the counts to `all`.
+    /// Counts, for every label of one query, the points whose score is at least the query's, the query included, and
+    /// appends the counts to `all`.
     fn count_labels(
         &self,
         changed: &mut ChangedBag,
@@ -208,8 +208,8 @@ impl Bag {
     }
 }
 
-/// Fills the counts between the indices `first` and `last` of labels that are sorted by probability. A smaller
-/// probability gives a smaller count. So if both ends have equal counts, all labels in between have them too.
+/// Fills the counts between the indices `first` and `last`, which are known, of labels sorted by descending
+/// probability. A smaller probability never gives a larger count, so between equal counts all counts are equal.
 fn fill_between(counts: &mut [Counts], first: usize, last: usize, count: &mut impl FnMut(usize) -> Counts) {
     if counts[first] == counts[last] {
         let both = counts[last];

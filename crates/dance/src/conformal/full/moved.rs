@@ -1,7 +1,7 @@
-//! The change of one score's levels (the number of scores that are at least a given one) when some points get new
-//! scores.
+//! The change of levels when some points get new scores. The level of a score is the number of scores that are at least
+//! as large.
 
-/// The old and the new scores of the points that changed, each in ascending order.
+/// The old scores and the new scores of the points whose score changed, each in ascending order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MovedScores {
     from: Vec<f64>,
@@ -9,7 +9,7 @@ pub(super) struct MovedScores {
 }
 
 impl MovedScores {
-    /// Replaces the content by pairs of an old and a new score. Pairs of equal scores are skipped.
+    /// Replaces the content by pairs of an old and a new score of a point. Pairs of equal scores are skipped.
     pub(super) fn fill(&mut self, moves: impl Iterator<Item = (f64, f64)>) {
         self.from.clear();
         self.to.clear();
@@ -21,12 +21,12 @@ impl MovedScores {
         self.to.sort_unstable_by(f64::total_cmp);
     }
 
-    /// Returns the growth of the number of scores that are at least `score`. It is negative if the number falls.
+    /// Returns the change of the level of `score`: new scores minus old scores that are at least `score`.
     pub(super) fn growth(&self, score: f64) -> i64 {
         at_least(&self.to, score) - at_least(&self.from, score)
     }
 
-    /// Returns the largest absolute growth at any score. The growth is a step function of the score, so its values at
+    /// Returns the largest absolute change of any level. The change is a step function of the score, so its values at
     /// the old and new scores are enough.
     pub(super) fn largest(&self) -> u64 {
         let steps = self.from.iter().chain(&self.to);

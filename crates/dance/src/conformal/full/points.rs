@@ -4,12 +4,12 @@
 //! depend on whether the query carries the point's label, but not on which other label it carries. So two variants of
 //! the scores serve all labels.
 //!
-//! Cost of a change for lists of m neighbors: a bisection of the list and one distance to the anchor (the nearest
-//! neighbor), or m distances if the query becomes the anchor. Memory: m ids, distances, losses and exponentials per
-//! point.
+//! Cost of a change, for lists of m neighbors: a bisection of the list and one distance to the anchor (the point's
+//! nearest neighbor), or m distances if the query becomes the anchor. Memory: m ids, distances, losses and exponentials
+//! per point.
 
-use crate::conformal::neighbor_scores::NeighborScorer;
-use crate::conformal::reference::Reference;
+use crate::conformal::calibrate::Reference;
+use crate::conformal::thresholds::NeighborScorer;
 use crate::neighbors::{Neighbors, squared_distance};
 use crate::numeric::matrix::Matrix;
 use crate::scores::contrastive::Contrastive;
@@ -31,7 +31,7 @@ pub(super) struct Change {
 #[derive(Clone, Copy)]
 pub(super) struct JoiningQuery<'a> {
     pub(super) point: &'a [f32],
-    /// The key that orders the query among points at the same distance.
+    /// The random key that orders the query among points at equal distances.
     pub(super) key: f64,
     /// The calibration points whose neighbor lists the query enters, by ascending index, with their squared distances
     /// to the query.
@@ -39,8 +39,7 @@ pub(super) struct JoiningQuery<'a> {
 }
 
 impl JoiningQuery<'_> {
-    /// Returns the squared distance to the reference point `id`. It is known already if the query enters the point's
-    /// list.
+    /// Returns the squared distance of the query to the reference point `id`.
     fn squared_to(&self, points: &Matrix, id: u32) -> f64 {
         match self.reached.binary_search_by_key(&id, |&(id, _)| id) {
             Ok(place) => self.reached[place].1,
@@ -49,7 +48,7 @@ impl JoiningQuery<'_> {
     }
 }
 
-/// The nearest of a point's neighbors that carry the point's own label.
+/// The nearest neighbor of a calibration point that carries the point's own label.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct FirstOfLabel {
     /// The index in the list of neighbors.
@@ -59,22 +58,23 @@ struct FirstOfLabel {
     rank: f64,
 }
 
-/// The calibration points with their neighbors and scores, each found among all other points.
+/// The calibration points with their neighbors among all other reference points, and the scores of their own labels.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct BagPoints {
     rank_neighbors: usize,
     contrastive: Contrastive,
     neighbors: Neighbors,
     firsts: Vec<Option<FirstOfLabel>>,
-    /// The number of entries per point in `losses` and `terms`: one for each neighbor of the contrastive score but the
-    /// anchor, the nearest.
+    /// The number of entries per point in `losses` and `terms`: one for each neighbor that the contrastive score uses,
+    /// without the anchor (the nearest neighbor).
     stride: usize,
-    /// The loss ([`Contrastive::loss`]) of each neighbor of the contrastive score but the anchor, without the log-sum
-    /// term that all neighbors of a point share.
+    /// The loss ([`Contrastive::loss`]) of each neighbor that the contrastive score uses, without the anchor. The
+    /// log-sum term, which all neighbors of a point share, is left out.
     losses: Vec<f64>,
     /// `exp(-loss)` of each entry of `losses`, in ascending order within a point.
     terms: Vec<f64>,
-    /// The smallest loss of a point's own label among the neighbors that remain in the list after a query enters it.
+    /// The smallest loss among the neighbors with the point's own label that remain in the list after a query enters
+    /// it.
     staying: Vec<f64>,
     scores: Vec<ScorePair>,
 }
@@ -104,7 +104,7 @@ impl BagPoints {
         points
     }
 
-    /// Scores one point and appends its entries to the tables.
+    /// Scores the calibration point at `row` and appends its entries to all lists.
     fn append(&mut self, reference: &Reference, row: usize) {
         let (labels, points) = (&reference.labels, reference.index.points());
         let (ids, squared) = (self.neighbors.ids(row), self.neighbors.squared(row));
@@ -147,15 +147,15 @@ impl BagPoints {
         &self.neighbors
     }
 
-    /// Returns, for each calibration point, the squared distance within which a query enters its list of neighbors:
-    /// that of the last neighbor, or +∞ if the list is not full.
+    /// Returns, for each calibration point, the squared distance within which a query enters its list of neighbors: the
+    /// squared distance of the last neighbor, or +∞ if the list is not full.
     pub(super) fn reach(&self) -> Vec<f64> {
         let full = self.rank_neighbors.max(self.contrastive.neighbors);
         let last = |row| self.neighbors.squared(row).get(full - 1).copied().unwrap_or(f64::INFINITY);
         (0..self.neighbors.len()).map(last).collect()
     }
 
-    /// Returns the changed scores of the calibration points whose scores a query changes.
+    /// Returns the new scores of the calibration points whose scores a query changes.
     pub(super) fn changes<'a>(
         &'a self,
         reference: &'a Reference,
@@ -169,8 +169,8 @@ impl BagPoints {
         each.filter_map(move |(&(id, squared), nearer)| self.change(reference, id, squared, nearer, query))
     }
 
-    /// Returns the changed scores of one calibration point, or `None` if no score changes. `nearer` is the number of
-    /// its neighbors that are strictly nearer than the query.
+    /// Returns the new scores of the calibration point `id`, or `None` if no score changes. `squared` is its squared
+    /// distance to the query, and `nearer` the number of its neighbors that are strictly nearer than the query.
     fn change(
         &self,
         reference: &Reference,
@@ -190,8 +190,8 @@ impl BagPoints {
         (change.same != old || change.other != old).then_some(change)
     }
 
-    /// Returns the rank scores if the query carries the point's label and if it carries another one. The query has the
-    /// index `place` in the point's list, and `nearer` neighbors are strictly nearer.
+    /// Returns the new rank score if the query carries the point's label, and the new one if it carries another label.
+    /// The query has the index `place` in the point's list, and `nearer` neighbors are strictly nearer.
     fn rank(&self, row: usize, place: usize, nearer: usize, squared: f64) -> (f64, f64) {
         let old = self.scores[row][0];
         if place >= self.rank_neighbors {
@@ -209,8 +209,8 @@ impl BagPoints {
         (if squared < first.squared { arrived } else { old }, other)
     }
 
-    /// Returns the contrastive scores if the query carries the point's label and if it carries another one. The query
-    /// has the index `place` in the point's list.
+    /// Returns the new contrastive score if the query carries the point's label, and the new one if it carries another
+    /// label. The query has the index `place` in the point's list.
     fn contrastive_score(
         &self,
         reference: &Reference,
@@ -246,7 +246,8 @@ impl BagPoints {
     }
 }
 
-/// Sums ascending `terms` in ascending order, without the term `without` and with the term `with`.
+/// Sums `terms`, which ascend, in ascending order, leaving out one term equal to `without` and including the term
+/// `with`.
 fn sum_with(terms: &[f64], mut without: Option<f64>, with: f64) -> f64 {
     let (mut sum, mut added) = (0.0, false);
     for &term in terms {

@@ -1,19 +1,16 @@
-//! Near copies: groups of points at tiny distances, in the given space (embeddings as given, normalised to length 1) or
-//! in the metric of a model.
+//! Near copies: groups of points at tiny distances, in the given space (embeddings, scaled to length 1) or in the
+//! metric that a model has learned.
 //!
 //! Two points are near copies if their distance is at most a fifth of the median distance from a point to its nearest
-//! neighbor, in the same space. A data point and a point of a model must also satisfy this with the median among the
-//! model's points, which may be smaller. Chains of near copies form a group. Copies in the learned metric differ only
-//! in directions that the model ignores. Copies of either kind violate exchangeability if they lie in different parts
-//! of a split.
+//! neighbor, in the same space. For a data point and a point of a model, the median among the model's points counts if
+//! it is smaller. Chains of near copies form a group. Copies in the learned metric differ only in directions that the
+//! model ignores. Copies of either kind violate exchangeability if they lie in different parts of a split.
 //!
-//! With a model, data points are compared with its points too. A model point with the same coordinates and the same id
-//! as a data point (the same row, if there are no ids) is the data point itself, not a copy. The data point then
-//! belongs to the part of the model that holds it, such as its calibration points.
+//! With a model, data points are compared with its points too. A model point with the coordinates and the id of a data
+//! point (the row, if there are no ids) is the data point itself, not a copy. The data point then belongs to the part
+//! of the model that holds it, such as its calibration points.
 
 use std::collections::BTreeSet;
-
-use serde::Serialize;
 
 use super::AuditOptions;
 use crate::context::Context;
@@ -21,9 +18,9 @@ use crate::data::Dataset;
 use crate::device::Device;
 use crate::error::Result;
 use crate::model::dance::Dance;
-use crate::model::median::median;
 use crate::model::model_point::{Matches, ModelPoint};
 use crate::model::overlap::ModelPart;
+use crate::model::select::median;
 use crate::neighbors::{Index, Neighbors};
 use crate::numeric::matrix::Matrix;
 use crate::stream::NOVELTY_NEIGHBORS;
@@ -31,27 +28,15 @@ use crate::stream::NOVELTY_NEIGHBORS;
 /// The largest distance of near copies, as a share of the median distance to the nearest point.
 const COPY: f64 = 0.2;
 
-/// The space in which points are near copies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Space {
-    /// Only in the given space, normalised to length 1.
-    Given,
-    /// Only in the metric that the model has learned.
-    Learned,
-    /// Both spaces.
-    Both,
-}
-
 /// A group of near copies.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Copies {
     /// The rows of the group's points in the data set, ascending.
     pub rows: Vec<u32>,
     /// The group's points in the model, without those that are data points themselves.
     pub model: Vec<ModelPoint>,
-    /// The space in which the group's points are near copies.
-    pub space: Space,
+    /// The space in which the group's points are near copies: `given`, `learned` or `both`.
+    pub space: &'static str,
     /// The names of the parts that hold the group's points: those of [`AuditOptions::parts`], and with a model also
     /// `fit`, `calibration` and `new`.
     pub parts: Vec<String>,
@@ -59,17 +44,11 @@ pub struct Copies {
     pub across: bool,
 }
 
-/// A point of the data set whose coordinates the model holds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct OverlapPoint {
-    /// The row of the point in the data set.
-    pub row: usize,
-    /// The model's point: the data point itself, or the first copy of it if the model holds only copies.
-    pub point: ModelPoint,
-}
+/// The rows of data points that a model holds, each with the equal point of the model.
+pub(super) type Seen = Vec<(usize, ModelPoint)>;
 
-/// Finds groups of near copies, those across parts first, and the data points that the model holds. `given` holds the
-/// data points, normalised to length 1, and `near` the neighbors of each.
+/// Finds groups of near copies, those across parts first, and the rows of data points that the model holds, each with
+/// the equal point of the model. `given` holds the data points, scaled to length 1, and `near` the neighbors of each.
 pub(super) fn find(
     device: &dyn Device,
     data: &Dataset,
@@ -77,7 +56,7 @@ pub(super) fn find(
     model: Option<&Dance>,
     options: AuditOptions<'_>,
     context: &Context<'_>,
-) -> Result<(Vec<Copies>, Vec<OverlapPoint>)> {
+) -> Result<(Vec<Copies>, Seen)> {
     let given_part = |row: usize| options.parts.map(|parts| parts[row].as_str());
     let mut groups = Groups::new(data.len());
     groups.link_all(near, limit(near), 0, GIVEN);
@@ -110,7 +89,7 @@ pub(super) fn find(
     Ok((groups.finish(&points.others, given_part, model_part), points.overlap))
 }
 
-/// Returns the largest squared distance of near copies, from the neighbors `near` of every point.
+/// Returns the largest squared distance of near copies. `near` holds the neighbors of every point.
 fn limit(near: &Neighbors) -> f64 {
     let nearest = (0..near.len()).filter_map(|row| near.squared(row).first().copied()).collect();
     COPY * COPY * median(nearest).unwrap_or(0.0)
@@ -142,8 +121,9 @@ fn part_name(part: ModelPart) -> &'static str {
 
 /// The points of a model, compared with those of the data set.
 struct ModelPoints {
-    /// Data points whose coordinates the model holds, with any id or row.
-    overlap: Vec<OverlapPoint>,
+    /// The rows of data points that the model holds, each with the model's point: the data point itself, or the first
+    /// copy of it if the model holds only copies.
+    overlap: Seen,
     /// The part of the model that holds each data point with the same id or row; `None` if no part holds it.
     own: Vec<Option<ModelPart>>,
     /// The model's points that are not data points themselves: first points that the model keeps, then points of which
@@ -172,7 +152,7 @@ impl ModelPoints {
                 taken[place] = true;
             }
             let first = point.or_else(|| places.first().map(|&place| &kept[place])).or(hashed.first());
-            overlap.extend(first.map(|point| OverlapPoint { row, point: point.clone() }));
+            overlap.extend(first.map(|point| (row, point.clone())));
             itself.push(point);
         }
         // All other equal points are copies.
@@ -199,13 +179,13 @@ impl ModelPoints {
     }
 }
 
-/// The bit that marks links in the given space. A group has the bits of all its links.
+/// The bit of links between near copies in the given space. A group has the bits of all its links.
 const GIVEN: u8 = 1;
-/// The bit that marks links in the learned metric.
+/// The bit of links between near copies in the learned metric.
 const LEARNED: u8 = 2;
 
-/// Groups of points that are connected by links (union-find). Data points have the first indices, model points the
-/// next.
+/// Groups of points that are connected by links (a union-find structure). Data points have the first indices, model
+/// points the next ones.
 struct Groups {
     /// The number of data points.
     own: usize,
@@ -252,8 +232,8 @@ impl Groups {
         at
     }
 
-    /// Returns all groups of several points, those across parts first. A data row has the part `given_part` in the
-    /// user's split, and the part `model_part` in the model.
+    /// Returns all groups of several points, those across parts first. `given_part` and `model_part` return the part of
+    /// a data row in the user's split and in the model.
     fn finish<'a>(
         mut self,
         model: &[ModelPoint],
@@ -278,9 +258,9 @@ impl Groups {
             let by_model: BTreeSet<&str> = own.filter_map(&model_part).chain(others).collect();
             Copies {
                 space: match self.spaces[first] {
-                    LEARNED => Space::Learned,
-                    GIVEN => Space::Given,
-                    _ => Space::Both,
+                    LEARNED => "learned",
+                    GIVEN => "given",
+                    _ => "both",
                 },
                 across: given.len() > 1 || by_model.len() > 1,
                 parts: given.iter().chain(&by_model).map(|&part| part.to_owned()).collect(),

@@ -37,28 +37,28 @@ const STEPS: usize = 300;
 /// The smallest product of EM steps and labels. A small data set needs more steps to converge, and they are cheap.
 const UPDATES: usize = 450_000;
 
-/// The probabilities of errors among the given labels of points.
+/// The probabilities that the given labels of points are errors.
 #[derive(Clone, Debug, PartialEq)]
-pub struct LabelErrors {
+pub(super) struct LabelErrors {
     /// The probability that each label is an error.
-    pub probability: Vec<f64>,
+    pub(super) probability: Vec<f64>,
     /// For each point, the share of points whose given label has no larger log posterior. It is no valid p-value, since
     /// some of these points have wrong labels.
-    pub p_values: Vec<f64>,
+    pub(super) p_values: Vec<f64>,
     /// The logarithm of the odds of the most probable other label against the given label, for each point.
-    pub odds: Vec<f64>,
+    pub(super) odds: Vec<f64>,
     /// The most probable other label of each point.
-    pub suggested: Vec<u32>,
+    pub(super) suggested: Vec<u32>,
     /// The most probable of all labels, for each point.
-    pub best: Vec<u32>,
+    pub(super) best: Vec<u32>,
     /// The estimated share of labels that are errors.
-    pub share: f64,
+    pub(super) share: f64,
 }
 
 impl LabelErrors {
-    /// Estimates label errors from `logs`, the leave-one-out log posteriors of every label (points × classes, at least
-    /// two classes).
-    pub(crate) fn new(logs: &[f64], classes: usize, labels: &[u32], context: &Context<'_>) -> Self {
+    /// Estimates the probabilities of label errors from `logs`, the leave-one-out log posterior of every label at every
+    /// point (points × classes, at least two classes).
+    pub(super) fn new(logs: &[f64], classes: usize, labels: &[u32], context: &Context<'_>) -> Self {
         let row = |at: usize| &logs[at * classes..(at + 1) * classes];
         let own: Vec<f64> = labels.iter().enumerate().map(|(at, &label)| row(at)[label as usize]).collect();
         let largest = |at: usize, without: Option<u32>| {
@@ -81,9 +81,9 @@ impl LabelErrors {
         Self { probability, p_values, odds, suggested, best, share }
     }
 
-    /// Returns the rows of the longest list whose mean probability of a right label is at most the false discovery rate
-    /// `fdr`, most probable errors first.
-    pub fn list(&self, fdr: f64) -> Vec<usize> {
+    /// Returns the rows of the label errors at the false discovery rate `fdr`, most probable errors first. It is the
+    /// longest list whose mean probability of a right label is at most `fdr`.
+    pub(super) fn list(&self, fdr: f64) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.probability.len()).collect();
         order.sort_by(|&a, &b| self.probability[b].total_cmp(&self.probability[a]).then(a.cmp(&b)));
         let (mut right, mut length) = (0.0, 0);
@@ -99,7 +99,7 @@ impl LabelErrors {
     }
 }
 
-/// Returns the probability of every given label under each part of the mixture. The last part is the uniform law of
+/// Returns, for each part of the mixture, the probability of every given label. The last part is the uniform law of
 /// errors.
 fn parts(logs: &[f64], classes: usize, labels: &[u32], context: &Context<'_>) -> Vec<Vec<f64>> {
     let given = || logs.chunks_exact(classes).zip(labels);
@@ -131,8 +131,8 @@ fn nearest(classes: usize) -> Vec<usize> {
     all
 }
 
-/// Returns the weight of the mixture's last part, and for every label the probability that it comes from this part, by
-/// EM.
+/// Returns the weight of the last part of the mixture, and the probability of every label to come from this part. The
+/// maximum-likelihood weights are found by EM. `parts` holds one list of `n` probabilities for each part.
 fn errors(parts: &[Vec<f64>], n: usize) -> (f64, Vec<f64>) {
     let count = parts.len();
     let by_label: Vec<f64> = (0..n * count).map(|at| parts[at % count][at / count]).collect();

@@ -1,41 +1,41 @@
 //! Audit of a labelled data set: label errors, near copies, outliers, suspicious classes, and order of rows.
 //!
-//! No result about a point depends on a fit to that point. Labels are tested by experts that are trained on [all other
-//! points](crate::model::audit::label_errors::LabelErrors). Copies and outliers follow from neighbors in the given
-//! space, normalised to length 1. Tests for two modes in a class use other points than those that located the modes
-//! ([`TwofoldClass`]). With a model whose calibration labels are trusted, the model's p-values test the labels instead.
-//! Copies are then searched in the model's metric and among its points too, and data points that the model holds are
-//! listed.
+//! No result about a point depends on a fit to that point. Experts that are trained on all other points test its label
+//! (`label_errors.rs`). Copies and outliers follow from neighbors among the embeddings, scaled to length 1. The test
+//! for two modes in a class uses other points than those that located the modes (`twofold.rs`).
+//!
+//! With a model whose calibration labels are trusted, the model's p-values test the labels instead. Near copies are
+//! then searched in the model's metric and among its points too, and data points that the model holds are listed.
 
 mod copies;
 mod label_errors;
 mod left_out;
 mod twofold;
 
-use serde::Serialize;
-
-pub use self::copies::{Copies, OverlapPoint, Space};
-pub use self::label_errors::{LabelErrors, benjamini_hochberg};
+pub use self::copies::Copies;
+use self::label_errors::LabelErrors;
+pub use self::label_errors::benjamini_hochberg;
 use self::left_out::left_out;
-pub use self::twofold::TwofoldClass;
 use super::dance::Dance;
+use super::model_point::ModelPoint;
+use super::select::median;
 use crate::conformal::PredictOptions;
 use crate::context::Context;
 use crate::data::{Dataset, Normalize, Normalizer};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::machine::Part;
-use crate::model::median::median;
-use crate::neighbors::{Index, Neighbors};
+use crate::neighbors::Index;
+use crate::numeric::matrix::Ragged;
 use crate::stream::{Martingale, NOVELTY_NEIGHBORS};
 
 /// A point is an outlier if its log distance is more than this many robust standard deviations above the median.
 const FAR: f64 = 5.0;
-/// The number of points below which a class is rare.
+/// A class with fewer points than this is rare.
 pub const RARE: usize = 5;
 /// Two classes may be one class if at least this share of the points of each fits the other class best.
 const CONFUSED: f64 = 0.3;
-/// The number of rows at the beginning that are not tested for order; the first tested row is ranked among them.
+/// The number of first rows that the test of order does not test; the first tested row is ranked among them.
 const FIRST: usize = 20;
 
 /// The settings of an audit.
@@ -43,16 +43,16 @@ const FIRST: usize = 20;
 pub struct AuditOptions<'a> {
     /// The false discovery rate of the list of label errors, and of the list of classes with two modes.
     pub fdr: f64,
-    /// The probability of a false alarm, in the tests of order, if the order of rows is random.
+    /// An upper bound on the probability that the tests of order find an order if rows are in random order.
     pub false_alarm: f64,
     /// The seed of random draws and of broken ties.
     pub seed: u64,
-    /// The part of a split to which each point belongs, such as `train` or `test`, if known.
+    /// For each point, the name of the part of a split that holds it, such as `train` or `test`, if known.
     pub parts: Option<&'a [String]>,
 }
 
-/// A label that is probably wrong.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// A given label that is probably wrong.
+#[derive(Clone, Debug, PartialEq)]
 pub struct LabelError {
     /// The row of the point in the data set.
     pub row: usize,
@@ -64,70 +64,46 @@ pub struct LabelError {
     pub probability: Option<f64>,
     /// The p-value of the given label.
     pub p_value: f64,
-    /// The rows of the nearest points.
-    pub neighbors: Vec<u32>,
 }
 
-/// A point far from all others.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Outlier {
-    /// The row of the point in the data set.
-    pub row: usize,
-    /// The logarithm of the distance to the 5th neighbor, in robust standard deviations above the median.
-    pub deviations: f64,
-    /// The rows of the nearest points.
-    pub neighbors: Vec<u32>,
-}
-
-/// Two classes that are confused with each other.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct ConfusedClasses {
-    /// The ids of the two classes.
-    pub classes: [u32; 2],
-    /// The share of points of each class that fit the other class best.
-    pub shares: [f64; 2],
-}
-
-/// The result of a test whether one property of the rows is in random order.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Order {
-    /// The property: `label` or `distance`.
-    pub by: &'static str,
-    /// The largest capital of a martingale that bets against a random order; it starts at 1.
-    pub evidence: f64,
-    /// True if the test rejects a random order.
-    pub ordered: bool,
-}
-
-/// The findings about a labelled data set. Points are row numbers of the data set, classes are class ids.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// The findings about a labelled data set. A row is an index into the data set, a class is a class id.
+#[derive(Clone, Debug, PartialEq)]
 pub struct Audit {
+    /// The rows of the five nearest other points, for every point.
+    pub neighbors: Ragged<u32>,
     /// Labels that are probably wrong, most suspicious first.
     pub label_errors: Vec<LabelError>,
     /// The logarithm of the odds of the most probable other label against the given label, for every point.
     pub odds: Vec<f64>,
     /// The estimated share of labels that are errors; `None` if a model tests the labels.
     pub error_share: Option<f64>,
-    /// The rule that selects the label errors, and its assumptions, in words.
+    /// The rule that selects the label errors, and its assumptions, as a sentence for outputs.
     pub rule: &'static str,
     /// Groups of near copies, those across parts first.
     pub copies: Vec<Copies>,
-    /// Points far from all others, farthest first.
-    pub outliers: Vec<Outlier>,
-    /// Pairs of classes that may be one class.
-    pub alike: Vec<ConfusedClasses>,
-    /// Classes with two modes, smallest p-value first.
-    pub twofold: Vec<TwofoldClass>,
+    /// The rows of outliers, farthest first. The number is the logarithm of the distance to the 5th neighbor, in robust
+    /// standard deviations above the median.
+    pub outliers: Vec<(usize, f64)>,
+    /// Pairs of classes that may be one class, and the share of points of each class that fit the other class best.
+    pub alike: Vec<([u32; 2], [f64; 2])>,
+    /// Classes that may be two, smallest p-value first. The p-value is that of the hypothesis that the points have one
+    /// mode along every line. The rows of the two groups follow, the larger group first, each sorted by the distance to
+    /// its centre.
+    pub twofold: Vec<(u32, f64, [Vec<u32>; 2])>,
     /// Rare classes with their numbers of points.
     pub rare: Vec<(u32, usize)>,
-    /// Tests of the order of rows.
-    pub order: Vec<Order>,
-    /// Data points that the model holds.
-    pub seen: Vec<OverlapPoint>,
+    /// The tests of the order of rows by `label` and by `distance` to the neighbors: the largest capital of a test
+    /// martingale that starts at 1.
+    pub order: Vec<(&'static str, f64)>,
+    /// The entries of `order` whose test rejects a random order.
+    pub ordered_by: Vec<&'static str>,
+    /// The rows of data points that the model holds, each with the equal point of the model.
+    pub seen: Vec<(usize, ModelPoint)>,
 }
 
 impl Audit {
-    /// Audits `data`. With a `model`, the p-values of the model test the labels.
+    /// Audits `data`. If a `model` is given, its p-values test the labels. Returns an error for fewer than ten points
+    /// or two classes.
     pub fn new(
         device: &dyn Device,
         data: &Dataset,
@@ -151,22 +127,27 @@ impl Audit {
         let logs = left_out(device, &points, classes, options.seed, context)?;
         let errors = LabelErrors::new(&logs, classes, &data.labels, context);
         let (label_errors, rule) = match model {
-            None => (estimated(data, &errors, options.fdr, &near), ESTIMATED_RULE),
-            Some(model) => (trusted(model, data, &errors, options.fdr, &near, context)?, TRUSTED_RULE),
+            None => (estimated(data, &errors, options.fdr), ESTIMATED_RULE),
+            Some(model) => (trusted(model, data, &errors, options.fdr, context)?, TRUSTED_RULE),
         };
         // Outliers and the test of order use the squared distance to the last of the neighbors.
         let far: Vec<f64> = (0..data.len()).map(|row| near.squared(row).last().copied().unwrap_or(0.0)).collect();
         let labels: Vec<f64> = data.labels.iter().map(|&label| f64::from(label)).collect();
+        let order = vec![("label", evidence(&labels, options)?), ("distance", evidence(&far, options)?)];
+        // Two properties are tested, each at half of the probability of a false alarm.
+        let is_ordered = |&(by, evidence): &(_, f64)| (evidence >= 2.0 / options.false_alarm).then_some(by);
         Ok(Self {
+            neighbors: (0..data.len()).map(|row| near.ids(row).iter().copied()).collect(),
             label_errors,
             error_share: model.is_none().then_some(errors.share),
             rule,
             copies,
-            outliers: outliers(&far, &near),
+            outliers: outliers(&far),
             alike: confused_classes(&errors.best, &data.labels, classes),
             twofold,
             rare: rare(data),
-            order: vec![order("label", &labels, options)?, order("distance", &far, options)?],
+            ordered_by: order.iter().filter_map(is_ordered).collect(),
+            order,
             seen,
             odds: errors.odds,
         })
@@ -197,31 +178,28 @@ const ESTIMATED_RULE: &str = "an estimate: holds if right labels follow the clas
 const TRUSTED_RULE: &str = "Benjamini-Hochberg on conformal p-values: holds if the labels of the model's calibration \
      points are right and the points come from the same source";
 
-/// Returns the label errors at the false discovery rate `fdr`, from their estimated probabilities.
-fn estimated(data: &Dataset, errors: &LabelErrors, fdr: f64, near: &Neighbors) -> Vec<LabelError> {
+/// Lists label errors at the false discovery rate `fdr` by their estimated probabilities.
+fn estimated(data: &Dataset, errors: &LabelErrors, fdr: f64) -> Vec<LabelError> {
     let label_error = |row: usize| LabelError {
         row,
         label: data.labels[row],
         suggested: errors.suggested[row],
         probability: Some(errors.probability[row]),
         p_value: errors.p_values[row],
-        neighbors: near.ids(row).to_vec(),
     };
     errors.list(fdr).into_iter().map(label_error).collect()
 }
 
-/// The error level α for which p-values of labels are computed. Only the method dance depends on it, since it divides α
-/// between its two scores.
+/// The error level α at which p-values of labels are computed. Only those of the method dance depend on it.
 const LEVEL: f64 = 0.05;
 
-/// Returns the label errors at the false discovery rate `fdr`, from the p-values of a model whose calibration labels
-/// are trusted.
+/// Lists label errors at the false discovery rate `fdr` by the p-values of a model whose calibration labels are
+/// trusted.
 fn trusted(
     model: &Dance,
     data: &Dataset,
     errors: &LabelErrors,
     fdr: f64,
-    near: &Neighbors,
     context: &Context<'_>,
 ) -> Result<Vec<LabelError>> {
     let scored = model.score(&data.embeddings, PredictOptions::default().best(false), context)?;
@@ -238,13 +216,12 @@ fn trusted(
         suggested: errors.suggested[row],
         probability: None,
         p_value: p_values[row],
-        neighbors: near.ids(row).to_vec(),
     };
     Ok(benjamini_hochberg(&p_values, fdr).into_iter().map(label_error).collect())
 }
 
-/// Finds points whose distance to their 5th neighbor is unusually large. `far` holds the squared distances to it.
-fn outliers(far: &[f64], near: &Neighbors) -> Vec<Outlier> {
+/// Finds outliers, farthest first. `far` holds the squared distance of each point to its 5th neighbor.
+fn outliers(far: &[f64]) -> Vec<(usize, f64)> {
     let logs: Vec<f64> = far.iter().map(|squared| 0.5 * squared.max(f64::MIN_POSITIVE).ln()).collect();
     let center = median(logs.clone()).unwrap_or(0.0);
     // The median deviation of a normal law is 0.6745 standard deviations.
@@ -252,16 +229,16 @@ fn outliers(far: &[f64], near: &Neighbors) -> Vec<Outlier> {
     let spread = deviation / 0.6745;
     let outlier = |(row, log): (usize, &f64)| {
         let deviations = (log - center) / spread.max(1e-12);
-        (deviations > FAR).then(|| Outlier { row, deviations, neighbors: near.ids(row).to_vec() })
+        (deviations > FAR).then_some((row, deviations))
     };
-    let mut found: Vec<Outlier> = logs.iter().enumerate().filter_map(outlier).collect();
-    found.sort_by(|a, b| b.deviations.total_cmp(&a.deviations));
+    let mut found: Vec<(usize, f64)> = logs.iter().enumerate().filter_map(outlier).collect();
+    found.sort_by(|a, b| b.1.total_cmp(&a.1));
     found
 }
 
-/// Finds pairs of classes in which many points of each fit the other class best. `best` is the most probable label of
-/// each point.
-fn confused_classes(best: &[u32], labels: &[u32], classes: usize) -> Vec<ConfusedClasses> {
+/// Finds pairs of classes in which many points of each fit the other class best. `best` holds the most probable label
+/// of each point.
+fn confused_classes(best: &[u32], labels: &[u32], classes: usize) -> Vec<([u32; 2], [f64; 2])> {
     let mut pair_counts = std::collections::BTreeMap::new();
     let mut counts = vec![0usize; classes];
     for (&label, &best) in labels.iter().zip(best) {
@@ -274,7 +251,7 @@ fn confused_classes(best: &[u32], labels: &[u32], classes: usize) -> Vec<Confuse
     let enough = |a: u32| counts[a as usize] >= 2 * RARE;
     pairs
         .filter(|&&(a, b)| enough(a) && enough(b) && share(a, b) >= CONFUSED && share(b, a) >= CONFUSED)
-        .map(|&(a, b)| ConfusedClasses { classes: [a, b], shares: [share(a, b), share(b, a)] })
+        .map(|&(a, b)| ([a, b], [share(a, b), share(b, a)]))
         .collect()
 }
 
@@ -285,15 +262,13 @@ fn rare(data: &Dataset) -> Vec<(u32, usize)> {
     few.map(|(class, &count)| (class as u32, count)).collect()
 }
 
-/// Tests whether `scores`, one per row, are in random order, by a martingale that ranks every score among those before
-/// it.
-fn order(by: &'static str, scores: &[f64], options: AuditOptions<'_>) -> Result<Order> {
+/// Returns the largest capital of a test martingale that ranks every score among the scores of earlier rows. It is
+/// large only if `scores`, one per row, are not in random order.
+fn evidence(scores: &[f64], options: AuditOptions<'_>) -> Result<f64> {
     let first = FIRST.min(scores.len() / 2).max(1);
     let mut martingale = Martingale::new(scores[..first].to_vec(), options.seed)?;
     for &score in &scores[first..] {
         martingale.bet(score);
     }
-    let evidence = martingale.largest();
-    // Two properties are tested, each at half of the probability of a false alarm.
-    Ok(Order { by, evidence, ordered: evidence >= 2.0 / options.false_alarm })
+    Ok(martingale.largest())
 }

@@ -1,4 +1,4 @@
-//! Classes with two modes: their points form two groups with a gap between them.
+//! Classes with two modes, whose points form two groups with a gap between them.
 //!
 //! 2-means finds two groups in any data. So a third of the points of a class finds the groups. The other points test
 //! for a gap on the line through the two centres. Three adjacent intervals of the same length lie around one centre,
@@ -19,8 +19,6 @@
 //!
 //! Cost: the inner products of at most 400 points of a class, and sums of them for each of the ten cuts.
 
-use serde::Serialize;
-
 use super::copies::Copies;
 use crate::context::Context;
 use crate::data::Dataset;
@@ -39,26 +37,15 @@ const UPDATES: usize = 50;
 /// The tag of the random stream that draws and cuts the points of a class. The class id is added to it.
 const PURPOSE: u64 = 0x7770_f01d;
 
-/// A class with two modes.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct TwofoldClass {
-    /// The class id.
-    pub class: u32,
-    /// The p-value of the hypothesis that the points have one mode along every line.
-    pub p_value: f64,
-    /// The rows of the two groups, the larger group first, each sorted by the distance to the group's centre.
-    pub groups: [Vec<u32>; 2],
-}
-
-/// Finds the classes with two modes in the given space, at the false discovery rate `fdr`. `copies` are groups of near
-/// copies.
+/// Finds the classes with two modes at the false discovery rate `fdr`, smallest p-value first. Returns the id of each
+/// class, its p-value and the rows of its two groups, the larger group first. `copies` holds groups of near copies.
 pub(super) fn find(
     points: &Matrix,
     data: &Dataset,
     copies: &[Copies],
     (fdr, seed): (f64, u64),
     context: &Context<'_>,
-) -> Vec<TwofoldClass> {
+) -> Vec<(u32, f64, [Vec<u32>; 2])> {
     // Collect the points of each class, one of each group of near copies.
     let mut is_copy = vec![false; data.len()];
     for &row in copies.iter().flat_map(|group| group.rows.iter().skip(1)) {
@@ -88,7 +75,7 @@ pub(super) fn find(
         let all = (0..data.len()).filter(|&row| data.labels[row] == class);
         let centre = |half: &[usize]| mean(points, half.iter().map(|&place| rows[place]));
         let groups = groups_around(points, all, &[centre(one), centre(other)]);
-        found.push(TwofoldClass { class, p_value: *p_value, groups });
+        found.push((class, *p_value, groups));
     }
     found
 }
@@ -104,7 +91,8 @@ fn mean(points: &Matrix, rows: impl ExactSizeIterator<Item = usize>) -> Vec<f64>
     sum
 }
 
-/// Assigns rows to the nearer of two centres. Each group is sorted by distance, the larger group comes first.
+/// Assigns rows to the nearer of two centres. Each group is sorted by the distance to its centre; the larger group
+/// comes first.
 fn groups_around(points: &Matrix, rows: impl Iterator<Item = usize>, centres: &[Vec<f64>; 2]) -> [Vec<u32>; 2] {
     let squared = |row: usize, centre: &[f64]| -> f64 {
         points.row(row).iter().zip(centre).map(|(&value, centre)| (f64::from(value) - centre).powi(2)).sum()
@@ -121,7 +109,7 @@ fn groups_around(points: &Matrix, rows: impl Iterator<Item = usize>, centres: &[
     if one.len() >= other.len() { [one, other] } else { [other, one] }
 }
 
-/// The inner products of all pairs of points of a class. Every mean, distance and projection is computed from them.
+/// The inner products of all pairs of points of a class, from which means, distances and projections are computed.
 struct Products {
     count: usize,
     values: Vec<f64>,
@@ -152,7 +140,7 @@ impl Products {
         others.iter().map(|&other| self.of(point, other)).sum::<f64>() / others.len() as f64
     }
 
-    /// Returns the p-value of the hypothesis of one mode: twice the median over [`CUTS`] random cuts.
+    /// Returns the p-value of the hypothesis that the class has one mode: twice the median over [`CUTS`] random cuts.
     fn p_value(&self, random: &mut Random) -> f64 {
         let mut order: Vec<usize> = (0..self.count).collect();
         let mut all = [1.0; CUTS];
@@ -167,8 +155,8 @@ impl Products {
         (2.0 * all[CUTS / 2 - 1]).min(1.0)
     }
 
-    /// Divides points into two groups by 2-means, which starts with the two sides of the first principal component;
-    /// `None` if a group has fewer than two points, or the groups do not converge.
+    /// Divides points into two groups by 2-means, which starts with the two sides of the first principal component.
+    /// Returns `None` if a group has fewer than two points, or if the groups do not converge.
     fn halves(&self, points: &[usize], random: &mut Random) -> Option<[Vec<usize>; 2]> {
         let mut side = self.sides(points, random);
         for _ in 0..UPDATES {
@@ -193,7 +181,7 @@ impl Products {
         None
     }
 
-    /// Returns for every point its side of the mean along the first principal component, found by power iteration.
+    /// Returns, for every point, its side of the mean along the first principal component (by power iteration).
     fn sides(&self, points: &[usize], random: &mut Random) -> Vec<bool> {
         let means: Vec<f64> = points.iter().map(|&point| self.mean(point, points)).collect();
         let all = means.iter().sum::<f64>() / means.len().max(1) as f64;
@@ -213,7 +201,7 @@ impl Products {
         weights.into_iter().map(|weight| weight > 0.0).collect()
     }
 
-    /// Returns the p-value of the gap between two groups, from the points `test`, which are in neither group.
+    /// Returns the p-value of the gap between two groups. The points `test` must be in neither group.
     fn gap_p_value(&self, halves: &[Vec<usize>; 2], test: &[usize]) -> f64 {
         let along = |point: usize| self.mean(point, &halves[0]) - self.mean(point, &halves[1]);
         // A point pulls the mean of its group towards itself. So each point is left out of the mean of its group.

@@ -1,5 +1,5 @@
-//! Calibration tensors of a model file: distances for the novelty test, and scores that select the mix (the division of
-//! α between the two scores of the method dance).
+//! Calibration tensors of a model file: distances for the novelty test, and the scores that select the mix, which
+//! divides the error level α between the two scores of the method dance.
 
 use super::tensors::Reader;
 use crate::conformal::{MixSelection, Reference};
@@ -9,8 +9,7 @@ use crate::scores::CalibrationScores;
 use crate::scores::paired::PairedScores;
 use crate::stream::{NOVELTY_NEIGHBORS, Novelty};
 
-/// Reads the novelty test of a model in whose calibration no query is added to the calibration points: one squared
-/// distance for each of them.
+/// Reads the novelty test of a model with split calibration or reuse: one squared distance for each calibration point.
 pub(super) fn novelty(reader: &Reader<'_>, reference: &Reference) -> Result<Novelty> {
     let neighbors = Novelty::neighbors(NOVELTY_NEIGHBORS, reference.len());
     Novelty::from_distances(reader.scores("calibration_distances", None)?, neighbors)

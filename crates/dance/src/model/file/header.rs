@@ -11,13 +11,15 @@ use super::kinds::Kinds;
 use super::stack::StackRecord;
 use super::tensors::{Reader, Values};
 use super::{FORMAT, hexadecimal};
+use crate::conformal::NewLabelShare;
 use crate::context::Quality;
 use crate::data::EncoderIdentity;
 use crate::error::{Error, Result};
 use crate::machine::OutputScale;
-use crate::model::{Config, NewLabelShare, Overlap};
+use crate::model::Config;
+use crate::model::overlap::Overlap;
 
-/// The placeholder of the checksum while it is computed.
+/// The digits that stand in place of the checksum while it is computed.
 const NO_CHECKSUM: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 const CHECKSUM_KEY: &str = "\"checksum\":\"";
 /// A key that only the header of a model holds.
@@ -25,14 +27,14 @@ const MARK: &[u8] = b"\"calibration_data_sha256\":\"";
 
 /// The metadata of a model file.
 pub(super) struct Metadata {
-    /// JSON of the [`Config`].
+    /// The [`Config`], as JSON.
     pub(super) config: String,
     pub(super) classes: Vec<String>,
     pub(super) fit_classes: usize,
     pub(super) bandwidth: f64,
     pub(super) shape: f64,
     pub(super) rounds: usize,
-    /// The mix of the method dance for some error levels α. The key is α as decimal text.
+    /// The mix of the method dance at some error levels α. The key is α as decimal text.
     pub(super) mix: BTreeMap<String, f64>,
     pub(super) guarantee: String,
     /// The overlap of the calibration points with the fit.
@@ -53,8 +55,8 @@ pub(super) struct Metadata {
 }
 
 impl Metadata {
-    /// Returns the entries as strings, the only type of safetensors metadata. Settings that a reader in another
-    /// language needs have keys of their own beside `config`.
+    /// Returns the entries as strings, the only type of safetensors metadata. Settings that readers in other languages
+    /// need have keys of their own, beside the whole `config`.
     fn entries(&self) -> BTreeMap<&'static str, String> {
         let config: Config = serde_json::from_str(&self.config).unwrap_or_default();
         let conformal = config.conformal;
@@ -121,13 +123,13 @@ impl Metadata {
     }
 }
 
-/// Parses the JSON of a metadata entry.
+/// Parses the JSON `text` of the metadata entry `key`. Errors name `path`.
 fn parse<T: serde::de::DeserializeOwned>(path: &Path, key: &str, text: &str) -> Result<T> {
     serde_json::from_str(text).map_err(|error| Error::format(path, format!("metadata `{key}` cannot be read: {error}")))
 }
 
-/// Returns the bytes of the file: length of the header, header, tensors. Tensors with the widest numbers come first, so
-/// that all numbers are aligned.
+/// Returns the bytes of a model file: the length of the header, the header, and the tensors. Tensors with the widest
+/// numbers come first, so that all numbers are aligned.
 pub(super) fn write(metadata: &Metadata, tensors: &BTreeMap<&'static str, Values<'_>>) -> Vec<u8> {
     let mut order: Vec<_> = tensors.iter().collect();
     order.sort_by_key(|(_, values)| std::cmp::Reverse(values.width()));
@@ -156,7 +158,7 @@ pub(super) fn write(metadata: &Metadata, tensors: &BTreeMap<&'static str, Values
     file
 }
 
-/// Returns the offset of the checksum's digits.
+/// Returns the offset of the checksum's digits in a model file; `None` if the header holds no checksum.
 fn checksum_place(file: &[u8]) -> Option<usize> {
     let length = u64::from_le_bytes(file.get(..8)?.try_into().ok()?);
     let header = file.get(8..)?.get(..usize::try_from(length).ok()?)?;
@@ -165,7 +167,7 @@ fn checksum_place(file: &[u8]) -> Option<usize> {
     (place + NO_CHECKSUM.len() <= 8 + header.len()).then_some(place)
 }
 
-/// Checks the format and the checksum of a file, and reads its header.
+/// Checks the format and the checksum of a model file, and reads its header. Errors name `path`.
 pub(super) fn read<'a>(file: &'a [u8], path: &'a Path) -> Result<(Metadata, Reader<'a>)> {
     let damaged = |what: &str| Error::format(path, format!("{what}; the file is damaged or not a model"));
     let foreign = || Error::format(path, "this is not a dance model; name a model file");

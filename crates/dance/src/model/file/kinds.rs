@@ -28,7 +28,7 @@ impl Kinds {
     }
 }
 
-/// Reads the rows and ids of `points` points, if the file has them.
+/// Reads the rows and the ids of `points` points, if the file has them, from the tensors with the two names.
 pub(super) fn names(reader: &Reader<'_>, [rows, ids]: [&str; 2], points: usize, id_kind: Kind) -> Result<Names> {
     Ok(Names { rows: reader.rows(rows, points)?, ids: reader.texts(ids, points)?, id_kind })
 }

@@ -1,7 +1,7 @@
 //! The model file: one safetensors file with documented tensor names and JSON metadata (`docs/format.md`).
 //!
 //! A file is written under a temporary name and renamed, so a file under its own name is always complete. Loading
-//! checks a SHA-256 of every byte but the checksum's own digits, then copies the tensors. Files are untrusted: every
+//! checks a SHA-256 of all bytes except the checksum's own digits, then copies the tensors. Files are untrusted: every
 //! fault becomes an error that describes it, and no memory is allocated only because a file states a size.
 //!
 //! The same model gives the same bytes on every machine.
@@ -15,21 +15,17 @@ mod tensors;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use sha2::{Digest, Sha256};
-
 use super::config::Config;
 use super::dance::Dance;
-use super::fitted::Fitted;
-use crate::conformal::{
-    Calibration, Decider, Method, MixSource, PosteriorCalibration, PosteriorPoints, Predictor, Reference, Setup,
-};
+use super::fitted::{Fitted, hexadecimal};
+use crate::conformal::{Decider, MixSource, PosteriorPoints, Predictor, Reference, Setup};
 use crate::context::Context;
-use crate::data::{Dataset, Names, Normalize, Normalizer, Source};
+use crate::data::{Names, Normalize, Normalizer, Source};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::kernel::Kernel;
 use crate::machine::{Part, Rfm};
-use crate::model::overlap::ValidationPoints;
+use crate::method::{Calibration, Method, PosteriorCalibration};
 use crate::whole_file::{self, WholeFile};
 
 use header::Metadata;
@@ -40,37 +36,11 @@ use tensors::{Reader, Values};
 /// The format of model files that this version writes and reads.
 pub const FORMAT: u32 = 1;
 
-/// Error levels for which the metadata hold the mix. For other error levels it is selected from the tuning tensors.
+/// The error levels at which the metadata hold the mix. At other levels a reader selects it from the tuning tensors.
 const NAMED_ALPHAS: [f64; 4] = [0.01, 0.05, 0.1, 0.2];
 
-/// Returns the SHA-256 of a data set's embeddings, labels and class names, in hexadecimal.
-pub fn hash_of(data: &Dataset) -> String {
-    let mut hash = Sha256::new();
-    hash.update((data.len() as u64).to_le_bytes());
-    for value in data.embeddings.as_slice() {
-        hash.update(value.to_le_bytes());
-    }
-    for label in &data.labels {
-        hash.update(label.to_le_bytes());
-    }
-    for name in &data.classes {
-        hash.update((name.len() as u64).to_le_bytes());
-        hash.update(name);
-    }
-    hexadecimal(&hash.finalize())
-}
-
-/// Returns bytes as hexadecimal digits.
-fn hexadecimal(bytes: &[u8]) -> String {
-    use std::fmt::Write;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
-}
-
 impl Dance {
-    /// Writes the model to `path`. A file of this name is replaced in one step.
+    /// Writes the model to `path`. An existing file of this name is replaced in one step.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         WholeFile::write(path, &self.to_bytes()?)
     }
@@ -81,13 +51,13 @@ impl Dance {
         Ok(header::write(&metadata, &self.tensors()))
     }
 
-    /// Reads a model and opens it on a device.
+    /// Reads a model from the file `path` and opens it on a device.
     pub fn load(device: &dyn Device, path: impl AsRef<Path>, context: &Context<'_>) -> Result<Self> {
         let path = path.as_ref();
         Self::from_bytes(device, &whole_file::read(path, u64::MAX)?, path, context)
     }
 
-    /// Reads a model from the bytes of its file; `path` is for messages.
+    /// Reads a model from the bytes of its file and opens it on a device. Errors name `path`.
     pub fn from_bytes(
         device: &dyn Device,
         bytes: &[u8],
@@ -182,8 +152,8 @@ impl Dance {
     fn metadata(&self) -> Result<Metadata> {
         let mut mix = BTreeMap::new();
         for alpha in NAMED_ALPHAS {
-            if let Some(shares) = self.decide(alpha)?.shares {
-                mix.insert(alpha.to_string(), shares.mix);
+            if let Some(selected) = self.decide(alpha)?.mix {
+                mix.insert(alpha.to_string(), selected);
             }
         }
         let config = serde_json::to_string(&self.fitted.config);
@@ -214,7 +184,7 @@ impl Dance {
 
     /// Returns the tensors of the file.
     fn tensors(&self) -> BTreeMap<&'static str, Values<'_>> {
-        let Fitted { rfm, normalizer, names, validation_points: validation, .. } = &self.fitted;
+        let Fitted { rfm, normalizer, names, validation_hashes, validation_rows, .. } = &self.fitted;
         // Every model has the kernel machine and the reference points.
         let mut tensors = BTreeMap::from([
             ("metric_root", Values::Matrix(&rfm.metric_root)),
@@ -259,9 +229,9 @@ impl Dance {
         if self.predictor.method().calibration() != Calibration::Split {
             insert_names(&mut tensors, ["reference_rows", "reference_ids"], &self.names);
         }
-        if !validation.hashes.is_empty() {
-            tensors.insert("validation_hashes", Values::Hashes(&validation.hashes));
-            tensors.insert("validation_rows", Values::Labels(&validation.rows));
+        if !validation_hashes.is_empty() {
+            tensors.insert("validation_hashes", Values::Hashes(validation_hashes));
+            tensors.insert("validation_rows", Values::Labels(validation_rows));
         }
         if let Some(hashes) = &self.calibration_hashes {
             tensors.insert("calibration_hashes", Values::Hashes(hashes));
@@ -274,7 +244,7 @@ impl Dance {
     }
 }
 
-/// Adds the rows and ids of points, if they have any.
+/// Adds the rows and the ids of points, if they have any, as tensors with the two names.
 fn insert_names<'a>(
     tensors: &mut BTreeMap<&'static str, Values<'a>>,
     [rows, ids]: [&'static str; 2],
@@ -288,7 +258,7 @@ fn insert_names<'a>(
     }
 }
 
-/// Returns an error if metadata contradict each other.
+/// Returns an error if entries of the metadata contradict each other.
 fn check_metadata(metadata: &Metadata, reader: &Reader<'_>) -> Result<()> {
     let (classes, fit_classes) = (metadata.classes.len(), metadata.fit_classes);
     if classes < fit_classes || fit_classes == 0 {
@@ -308,7 +278,7 @@ fn check_metadata(metadata: &Metadata, reader: &Reader<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Reads the kernel machine.
+/// Reads the kernel machine, with the normalisation and the names of its points.
 fn read_fitted(metadata: &Metadata, config: Config, reader: &Reader<'_>) -> Result<Fitted> {
     let fit_classes = metadata.fit_classes;
     let train = reader.matrix("train", None)?;
@@ -329,13 +299,15 @@ fn read_fitted(metadata: &Metadata, config: Config, reader: &Reader<'_>) -> Resu
             scale: reader.positive("normalize_scale", d)?,
         },
     };
+    let (validation_hashes, validation_rows) = read_validation_points(reader)?;
     Ok(Fitted {
         classes: metadata.classes[..fit_classes].to_vec(),
         normalizer,
         rfm,
         scale: metadata.scale,
         names: kinds::names(reader, ["train_rows", "train_ids"], n, metadata.kinds.fit_ids)?,
-        validation_points: read_validation_points(reader)?,
+        validation_hashes,
+        validation_rows,
         source: Source::of(metadata.encoder.clone()),
         validation: metadata.validation,
         fidelity: metadata.fidelity.clone(),
@@ -345,14 +317,14 @@ fn read_fitted(metadata: &Metadata, config: Config, reader: &Reader<'_>) -> Resu
     })
 }
 
-/// Reads the hashes and rows of validation points that the machine does not keep; there may be none.
-fn read_validation_points(reader: &Reader<'_>) -> Result<ValidationPoints> {
+/// Reads the hashes and the rows of the validation points; there may be none.
+fn read_validation_points(reader: &Reader<'_>) -> Result<(Vec<u64>, Vec<u32>)> {
     if !reader.has("validation_hashes") {
-        return Ok(ValidationPoints::default());
+        return Ok((Vec::new(), Vec::new()));
     }
     let hashes = reader.hashes("validation_hashes")?;
     match reader.rows("validation_rows", hashes.len())? {
-        Some(rows) => Ok(ValidationPoints { hashes, rows }),
+        Some(rows) => Ok((hashes, rows)),
         None => Err(reader.problem("`validation_hashes` come without `validation_rows`; the file is damaged")),
     }
 }

@@ -6,21 +6,21 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::tensors::{Reader, Values};
-use crate::conformal::PosteriorCalibration;
 use crate::context::Context;
 use crate::error::Result;
 use crate::machine::Part;
+use crate::method::PosteriorCalibration;
 use crate::model::Fitted;
 use crate::numeric::matrix::Matrix;
 use crate::posterior::{CalibrationSummary, ExpertSettings, Stack, StackSettings};
 use crate::scores::by_class::Clusters;
 
-/// The settings of the experts, as the metadata hold them.
+/// The settings of the stack of experts, as the metadata hold them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct StackRecord {
     experts: Vec<ExpertSettings>,
     centred: bool,
-    /// The log loss; `None` if it was not measured.
+    /// The log loss of the stack in selection; `None` if it was not measured.
     log_loss: Option<f64>,
     sharpness: f64,
     whole: usize,
@@ -41,7 +41,7 @@ impl StackRecord {
     }
 }
 
-/// Adds the tensors of a stack.
+/// Adds the tensors of a stack of experts.
 pub(super) fn insert<'a>(tensors: &mut BTreeMap<&'static str, Values<'a>>, stack: &'a Stack) {
     tensors.insert("posterior_scores", Values::Scores(&stack.summary.scores));
     if let Some(map) = &stack.settings.whitening {
@@ -49,7 +49,8 @@ pub(super) fn insert<'a>(tensors: &mut BTreeMap<&'static str, Values<'a>>, stack
     }
 }
 
-/// Trains the experts on the fit points, and in full calibration on the calibration points too.
+/// Trains the experts of `record` on the fit points, and in full calibration on the calibration points too.
+/// `calibration` holds the points and the labels of the calibration data.
 pub(super) fn open(
     record: Option<StackRecord>,
     reader: &Reader<'_>,

@@ -1,4 +1,4 @@
-//! Tensors of a model file. Every shape, type and value is checked when they are read.
+//! Tensors of a model file. The shape, the type and every value of a tensor is checked when it is read.
 
 use std::path::Path;
 
@@ -7,7 +7,7 @@ use safetensors::{Dtype, SafeTensors};
 use crate::error::{Error, Result};
 use crate::numeric::matrix::{Matrix, check_finite};
 
-/// The content of a tensor.
+/// The content of a tensor that is written.
 pub(super) enum Values<'a> {
     Matrix(&'a Matrix),
     Floats(&'a [f32]),
@@ -60,7 +60,6 @@ impl Values<'_> {
         }
     }
 
-    /// Returns the number of bytes.
     pub(super) fn bytes(&self) -> usize {
         self.width() * self.shape().iter().product::<usize>()
     }
@@ -96,7 +95,7 @@ impl<'a> Reader<'a> {
         Self { tensors, path }
     }
 
-    /// Returns whether the file has a tensor.
+    /// Returns whether the file has a tensor of this name.
     pub(super) fn has(&self, name: &str) -> bool {
         self.tensors.tensor(name).is_ok()
     }
@@ -121,7 +120,7 @@ impl<'a> Reader<'a> {
         Ok(matrix)
     }
 
-    /// Reads finite numbers.
+    /// Reads a list of `length` finite numbers.
     pub(super) fn floats(&self, name: &str, length: usize) -> Result<Vec<f32>> {
         let values = self.vector(name, Dtype::F32, Some(length), f32::from_le_bytes)?;
         if values.iter().all(|value| value.is_finite()) {
@@ -130,7 +129,7 @@ impl<'a> Reader<'a> {
         Err(self.problem(format!("`{name}` holds a number that is not finite")))
     }
 
-    /// Reads probabilities.
+    /// Reads a list of `length` probabilities, each from 0 to 1.
     pub(super) fn probabilities(&self, name: &str, length: usize) -> Result<Vec<f32>> {
         let values = self.floats(name, length)?;
         if values.iter().all(|value| (0.0..=1.0).contains(value)) {
@@ -139,7 +138,7 @@ impl<'a> Reader<'a> {
         Err(self.problem(format!("`{name}` holds a number that is no probability")))
     }
 
-    /// Reads numbers above 0, by which others are divided.
+    /// Reads a list of `length` numbers above 0.
     pub(super) fn positive(&self, name: &str, length: usize) -> Result<Vec<f32>> {
         let values = self.floats(name, length)?;
         if values.iter().all(|value| *value > 0.0) {
@@ -148,7 +147,7 @@ impl<'a> Reader<'a> {
         Err(self.problem(format!("`{name}` holds a number that is not positive")))
     }
 
-    /// Reads class ids, each below `classes`.
+    /// Reads a list of class ids, each below `classes`.
     pub(super) fn labels(&self, name: &str, length: Option<usize>, classes: usize) -> Result<Vec<u32>> {
         let labels = self.vector(name, Dtype::U32, length, u32::from_le_bytes)?;
         match labels.iter().find(|label| **label as usize >= classes) {
@@ -172,7 +171,7 @@ impl<'a> Reader<'a> {
         Ok(ids)
     }
 
-    /// Reads numbers, which may be +∞ but not NaN.
+    /// Reads a list of numbers, which may be ±∞ but not NaN.
     pub(super) fn scores(&self, name: &str, length: Option<usize>) -> Result<Vec<f64>> {
         let scores = self.vector(name, Dtype::F64, length, f64::from_le_bytes)?;
         if scores.iter().any(|score| score.is_nan()) {
@@ -181,12 +180,12 @@ impl<'a> Reader<'a> {
         Ok(scores)
     }
 
-    /// Reads row numbers; `None` if the file has none.
+    /// Reads a list of `length` row numbers; `None` if the file has no tensor of this name.
     pub(super) fn rows(&self, name: &str, length: usize) -> Result<Option<Vec<u32>>> {
         self.has(name).then(|| self.vector(name, Dtype::U32, Some(length), u32::from_le_bytes)).transpose()
     }
 
-    /// Reads texts from a JSON array; `None` if the file has none.
+    /// Reads `length` texts from a JSON array; `None` if the file has no tensor of this name.
     pub(super) fn texts(&self, name: &str, length: usize) -> Result<Option<Vec<String>>> {
         if !self.has(name) {
             return Ok(None);
@@ -199,12 +198,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads hashes, which may be any numbers of 64 bits.
+    /// Reads a list of hashes, which may be any numbers of 64 bits.
     pub(super) fn hashes(&self, name: &str) -> Result<Vec<u64>> {
         self.vector(name, Dtype::U64, None, u64::from_le_bytes)
     }
 
-    /// Reads offsets that ascend from 0 to `end`.
+    /// Reads a list of offsets that ascend from 0 to `end`.
     pub(super) fn offsets(&self, name: &str, end: usize) -> Result<Vec<usize>> {
         let offsets = self.vector(name, Dtype::U64, None, u64::from_le_bytes)?;
         let offsets: Vec<usize> =
@@ -215,7 +214,7 @@ impl<'a> Reader<'a> {
         Err(self.problem(format!("`{name}` does not ascend from 0 to {end}")))
     }
 
-    /// Reads a list of numbers of the type `kind`.
+    /// Reads a list of numbers of the type `kind`, of the given length if one is known.
     fn vector<T, const N: usize>(
         &self,
         name: &str,
@@ -236,7 +235,7 @@ impl<'a> Reader<'a> {
         Ok(numbers(data, decode))
     }
 
-    /// Returns the shape and the bytes of a tensor of one type.
+    /// Returns the shape and the bytes of a tensor, which must have the type `kind`.
     fn tensor(&self, name: &str, kind: Dtype) -> Result<(Vec<usize>, &'a [u8])> {
         let tensor = self.tensors.tensor(name).map_err(|_| Error::MissingKey {
             path: self.path.to_owned(),

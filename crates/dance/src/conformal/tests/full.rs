@@ -1,17 +1,18 @@
-//! Full calibration gives the counts of a brute force that rebuilds the whole bag for every query and label, for all points
-//! together and for every class by itself.
+//! Full calibration gives the counts of a brute force that rebuilds the whole bag for every query and label, for all
+//! points together and for every class by itself.
 
-use dance::Context;
-use dance::Matrix;
-use dance::conformal::{ByClass, ConformalConfig, Method, MethodName, Predictor, Setup};
-use dance::device::Cpu;
-use dance::kernel::Kernel;
-use dance::machine::Classified;
-use dance::numeric::random::{Random, uniform_of};
-use dance::scores::Counts;
+use crate::Context;
+use crate::Matrix;
+use crate::conformal::{ByClass, ConformalConfig, MethodName, Predictor, Setup};
+use crate::device::Cpu;
+use crate::kernel::Kernel;
+use crate::machine::Classified;
+use crate::method::Method;
+use crate::numeric::random::{Random, uniform_of};
+use crate::scores::Counts;
 
-use crate::calibrated::{part, score};
-use crate::reference::{Data, Settings, blobs, contrast_of, lattice, squared};
+use super::calibrated::{part, score};
+use super::reference::{Data, Settings, blobs, contrast_of, lattice, squared};
 
 /// One point of the bag or of the fit.
 #[derive(Clone)]
@@ -142,6 +143,7 @@ fn compare(case: &Case, s: Settings, by_class: ByClass) {
     let classify = || Ok(Classified { labels: vec![0; test.len()], probabilities: of_queries.clone() });
     let scored = score(&predictor, &context, &test.points, &classify);
 
+    // The bag and the fit points, written out.
     let point = |data: &Data, row: usize, label: u32, key: f64, probability: f32| Point {
         at: data.points.row(row).to_vec(),
         label,
@@ -205,8 +207,8 @@ fn kernels_make_no_difference() {
     }
 }
 
-/// A hub: points of one label far from each other, each amid points of another label, and the query is the nearest point of
-/// the first label to all of them. Counts move by as much as they can.
+/// A hub: points of one label far from each other, each amid points of another label, and the query is the nearest
+/// point of the first label to all of them. Counts move by as much as they can.
 #[test]
 fn a_query_that_changes_many_points_at_once() {
     let d = 12;

@@ -1,15 +1,16 @@
 //! Bad input gives a clear error or a stated result.
 
-use dance::Context;
-use dance::conformal::{Calibration, ConformalConfig, Method, MethodName, Mix, Predictor, Setup};
-use dance::device::Cpu;
-use dance::kernel::Kernel;
-use dance::machine::{Classified, Part};
-use dance::neighbors::Index;
-use dance::{Error, Matrix};
+use crate::Context;
+use crate::conformal::{Calibration, ConformalConfig, MethodName, Mix, Predictor, Setup};
+use crate::device::Cpu;
+use crate::kernel::Kernel;
+use crate::machine::{Classified, Part};
+use crate::method::Method;
+use crate::neighbors::Index;
+use crate::{Error, Matrix};
 
-use crate::calibrated::{Calibrated, WAYS, score};
-use crate::reference::blobs;
+use super::calibrated::{Calibrated, WAYS, score};
+use super::reference::blobs;
 
 fn reuse(
     embeddings: Matrix,
@@ -69,7 +70,7 @@ fn levels_outside_their_range() {
     let data = blobs(30, 3, 3, 0.5, 1);
     let calibrated = reuse(data.points, data.labels, 3, &config, &context).unwrap();
     for alpha in [0.0, 1.0, -0.1, 7.0, f64::NAN] {
-        assert!(matches!(calibrated.decide(alpha), Err(Error::Config { .. })), "{alpha}");
+        assert!(matches!(calibrated.decide(alpha, Mix::Auto), Err(Error::Config { .. })), "{alpha}");
     }
 }
 
@@ -91,7 +92,7 @@ fn too_few_calibration_points() {
                     Err(other) => panic!("{other}"),
                     // So few points support no α of 0.05: every label passes, and a warning says so.
                     Ok(calibrated) => {
-                        let decision = calibrated.predictor.decide(0.05).unwrap();
+                        let decision = calibrated.predictor.decide(0.05, Mix::Auto).unwrap();
                         let sets = calibrated.score(&context, &fit.points).counts.sets(decision.cut, 3);
                         assert!(sets.iter().all(|set| set == [0, 1, 2]));
                         assert!(decision.warnings()[0].contains("support no alpha below"));
@@ -111,7 +112,7 @@ fn one_class_one_point_each_and_classes_that_nobody_has() {
         let calibrated = reuse(points.clone(), labels.clone(), 50, &config, &context).unwrap();
         let none = || Ok(Classified::default());
         let scored = score(&calibrated, &context, &points, &none);
-        let sets = scored.counts.sets(calibrated.decide(0.2).unwrap().cut, 50);
+        let sets = scored.counts.sets(calibrated.decide(0.2, Mix::Auto).unwrap().cut, 50);
         assert_eq!(sets.len(), 40);
         // With one class, no set holds a class that no point has. With one point a class, no neighbor settles anything.
         let foreign = sets.iter().flatten().filter(|&&label| labels[0] == 2 && label != 2).count();

@@ -1,15 +1,16 @@
 //! Neighbors, scores, thresholds and sets agree with the brute-force reference on random and on adversarial data.
 
-use dance::Context;
-use dance::Matrix;
-use dance::conformal::{Calibration, ConformalConfig, Method, Mix, Predictor, Setup};
-use dance::device::Cpu;
-use dance::kernel::Kernel;
-use dance::machine::Classified;
-use dance::neighbors::Index;
+use crate::Context;
+use crate::Matrix;
+use crate::conformal::{Calibration, ConformalConfig, Mix, Predictor, Setup};
+use crate::device::Cpu;
+use crate::kernel::Kernel;
+use crate::machine::Classified;
+use crate::method::Method;
+use crate::neighbors::Index;
 
-use crate::calibrated::{part, score};
-use crate::reference::{self, Data, Settings, blobs, lattice};
+use super::calibrated::{part, score};
+use super::reference::{self, Data, Settings, blobs, lattice};
 
 /// Data sets by name, each at least 60 points.
 fn data_sets() -> Vec<(&'static str, Data)> {
@@ -153,11 +154,11 @@ fn scores_thresholds_and_sets_agree() {
                     let own = all_scores(source, &calibration, reuse, classes, case.settings);
                     let (rank, contrast) = true_scores(&own, &calibration.labels);
                     for thousandths in [10, 50, 100, 200, 500] {
-                        let ours = calibrated.decide(thousandths as f64 / 1000.0).unwrap();
+                        let ours = calibrated.decide(thousandths as f64 / 1000.0, Mix::Auto).unwrap();
                         // In units of 1/10000, so that shares of the mix are whole numbers.
                         let share = |part: usize, scores: &[f64]| reference::threshold(scores, thousandths * part);
                         let (q_rank, q_contrast) = (share(10 - mix_tenths, &rank), share(mix_tenths, &contrast));
-                        let [ours_rank, ours_contrast] = ours.shares.as_ref().unwrap().thresholds;
+                        let [ours_rank, ours_contrast] = ours.thresholds.unwrap();
                         assert_eq!(ours_rank.value, q_rank, "{name} {thousandths}");
                         assert!(close(ours_contrast.value, q_contrast), "{name} {thousandths}");
                         let sets = answers.counts.sets(ours.cut, classes);
@@ -189,6 +190,7 @@ fn the_selected_mix_agrees() {
         let Method::Dance(method) = config.method().unwrap() else { panic!("dance") };
         let calibrated = Predictor::dance(method, part(&data), || panic!("reuse"), setup).unwrap();
 
+        // The brute force measures every mix of the grid on the same split.
         let (given, judged) = parts_of(&data, seed);
         assert_eq!(given.len() + judged.len(), n);
         let (given, judged) = (data.select(&given), data.select(&judged));
@@ -210,11 +212,11 @@ fn the_selected_mix_agrees() {
                     best = at;
                 }
             }
-            let ours = calibrated.decide(alpha).unwrap();
-            assert_eq!(ours.shares.as_ref().unwrap().mix, best as f64 / 10.0, "seed {seed} alpha {alpha}");
+            let ours = calibrated.decide(alpha, Mix::Auto).unwrap();
+            assert_eq!(ours.mix.unwrap(), best as f64 / 10.0, "seed {seed} alpha {alpha}");
             seen.insert(best);
             let (rank, contrast) = true_scores(&all_scores(&data, &data, true, classes, settings), &data.labels);
-            let [ours_rank, ours_contrast] = ours.shares.as_ref().unwrap().thresholds;
+            let [ours_rank, ours_contrast] = ours.thresholds.unwrap();
             assert_eq!(ours_rank.value, reference::threshold(&rank, thousandths * (10 - best)));
             assert!(close(ours_contrast.value, reference::threshold(&contrast, thousandths * best)));
         }
@@ -237,7 +239,7 @@ fn parts_of(data: &Data, seed: u64) -> (Vec<usize>, Vec<usize>) {
             }) as u32
         })
         .collect();
-    let parts = dance::data::split::stratified(&labels, &[0.8, 0.2], seed).unwrap();
+    let parts = crate::data::split::stratified(&labels, &[0.8, 0.2], seed).unwrap();
     let sorted = |part: &Vec<usize>| {
         let mut rows: Vec<usize> = part.iter().map(|&place| order[place]).collect();
         rows.sort_unstable();

@@ -1,8 +1,8 @@
 //! The conformal core written again from the formulas: quadratic, f64, one thread, nothing shared with the library but
 //! the kernel's two parameters. And data to try it on.
 
-use dance::Matrix;
-use dance::numeric::random::Random;
+use crate::Matrix;
+use crate::numeric::random::Random;
 
 /// Labelled points.
 #[derive(Clone, Debug)]
@@ -42,7 +42,7 @@ impl Data {
 pub(crate) fn blobs(n: usize, d: usize, classes: u32, spread: f64, seed: u64) -> Data {
     let mut random = Random::new(seed, 1);
     let centers: Vec<f64> =
-        (0..classes as usize * d).map(|at| dance::numeric::random::uniform_of(&[9, at as u64]) * 2.0).collect();
+        (0..classes as usize * d).map(|at| crate::numeric::random::uniform_of(&[9, at as u64]) * 2.0).collect();
     let mut points = Vec::with_capacity(n * d);
     let mut labels = Vec::with_capacity(n);
     for _ in 0..n {

@@ -1,11 +1,11 @@
 //! Every class by itself is covered as promised where each is counted by itself.
 
-use dance::Context;
-use dance::conformal::{ByClass, ConformalConfig};
-use dance::scores::{Counts, Cut};
+use crate::Context;
+use crate::conformal::{ByClass, ConformalConfig, Mix};
+use crate::scores::{Counts, Cut};
 
-use crate::calibrated::Calibrated;
-use crate::coverage::{BAND, CLASSES, RESPLITS, Resplit, fuse, kernel, resplit};
+use super::calibrated::Calibrated;
+use super::coverage::{BAND, CLASSES, RESPLITS, Resplit, fuse, kernel, resplit};
 
 /// By class: how many more test points are covered than 1-α of them, and how many there are.
 type Excess = [[f64; 2]; CLASSES as usize];
@@ -14,7 +14,9 @@ fn excess(context: &Context<'_>, parts: &Resplit, config: &ConformalConfig, alph
     let Resplit { reference, calibration, test } = parts;
     let calibrated = Calibrated::new(context, reference, calibration, CLASSES as usize, kernel(), config).unwrap();
     let answers = calibrated.score(context, &test.points);
-    let Cut::One(least) = calibrated.predictor.decide(alpha).unwrap().cut else { panic!("one score decides") };
+    let Cut::One(least) = calibrated.predictor.decide(alpha, Mix::Auto).unwrap().cut else {
+        panic!("one score decides")
+    };
     let mut all = Excess::default();
     for (query, &label) in test.labels.iter().enumerate() {
         // One point of the class less, on the scale of all: (n+1)/(k+1) for k points.
@@ -29,7 +31,7 @@ fn excess(context: &Context<'_>, parts: &Resplit, config: &ConformalConfig, alph
     all
 }
 
-/// Which classes are covered as promised: the mean excess of 500 resplits is above the band around 0.
+/// Returns which classes are covered as promised: the mean excess of 500 resplits is above the band around 0.
 fn kept(n: usize, alpha: f64, off: usize, config: impl Fn(usize) -> ConformalConfig + Sync) -> Vec<bool> {
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let config = &config;
@@ -57,8 +59,8 @@ fn every_class_is_covered_by_itself() {
     for (n, alpha) in [(100, 0.2), (300, 0.1)] {
         assert_eq!(kept(n, alpha, 0, by(ByClass::Each)), [true; CLASSES as usize], "{n} {alpha}");
     }
-    // Test of the test: one point too few of every class. Classes have 20 points or so, and whole counts give half a point
-    // away, so that it need not show in each.
+    // Test of the test: one point too few of every class. Classes have 20 points or so, and whole counts give half a
+    // point away, so that it need not show in each.
     let off = kept(100, 0.2, 1, by(ByClass::Each));
     assert!(off.iter().filter(|kept| !**kept).count() >= 4, "{off:?}");
     // Without a promise to classes, the most difficult class gets less.

@@ -1,7 +1,5 @@
 //! The conformal core against a brute-force reference, against the theory, and against bad input.
 
-#![allow(clippy::unwrap_used)] // a test may panic
-
 mod agreement;
 mod bad_input;
 mod calibrated;

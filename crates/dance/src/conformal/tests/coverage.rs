@@ -1,20 +1,20 @@
 //! Coverage is what theory says it is.
 //!
 //! With no ties the number of covered test points is BetaBinomial(t, k, n+1-k), k = ⌈(n+1)(1-α)⌉. Over 500 independent
-//! resplits the mean share stays within a 99.9 % band around k/(n+1); with ties, or for the intersection of two sets, it
-//! stays above the band's lower end (for the intersection, that of 1-α). The same harness must notice a quantile
+//! resplits the mean share stays within a 99.9 % band around k/(n+1); with ties, or for the intersection of two sets,
+//! it stays above the band's lower end (for the intersection, that of 1-α). The same harness must notice a quantile
 //! index that is off by one, and points that are their own neighbors.
 
-use dance::Context;
-use dance::conformal::{Calibration, ConformalConfig, MethodName, Mix, Predictor, Scored};
-use dance::device::Cpu;
-use dance::kernel::Kernel;
-use dance::neighbors::Index;
-use dance::scores::Cut;
-use dance::scores::threshold::order_index;
+use crate::Context;
+use crate::conformal::{Calibration, ConformalConfig, MethodName, Mix, Predictor, Scored};
+use crate::device::Cpu;
+use crate::kernel::Kernel;
+use crate::neighbors::Index;
+use crate::scores::Cut;
+use crate::scores::threshold::order_index;
 
-use crate::calibrated::Calibrated;
-use crate::reference::{Data, blobs};
+use super::calibrated::{Calibrated, calibration_scores};
+use super::reference::{Data, blobs};
 
 pub(crate) const RESPLITS: usize = 500;
 pub(crate) const TEST_POINTS: usize = 100;
@@ -75,8 +75,8 @@ pub(crate) fn mean_coverage<const N: usize>(
     n: usize,
     one: impl Fn(&Context<'_>, Resplit, usize) -> [[usize; 4]; N] + Sync,
 ) -> [Coverage; N] {
-    // Plain threads: a rayon worker that waits for the context's own pool would take up the next resplit meanwhile, on the
-    // same stack, and so on.
+    // Plain threads: a rayon worker that waits for the context's own pool would take up the next resplit meanwhile, on
+    // the same stack, and so on.
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let one = &one;
     let counts: Vec<[[usize; 4]; N]> = std::thread::scope(|scope| {
@@ -110,7 +110,7 @@ fn covered_by<const N: usize>(
         let (calibrated, scored) = split(context, &parts, &config(mixes[0], tie_noise, seed));
         mixes.map(|mix| {
             ALPHAS.map(|alpha| {
-                let decision = calibrated.decide_with(alpha, mix).unwrap();
+                let decision = calibrated.decide(alpha, mix).unwrap();
                 let sets = scored.counts.sets(decision.cut, CLASSES as usize);
                 parts.test.labels.iter().enumerate().filter(|&(query, &label)| sets.contains(query, label)).count()
             })
@@ -171,7 +171,7 @@ pub(crate) fn covered(context: &Context<'_>, parts: &Resplit, config: &Conformal
     let calibrated = Calibrated::new(context, reference, calibration, CLASSES as usize, kernel(), config).unwrap();
     let scored = calibrated.score(context, &test.points);
     ALPHAS.map(|alpha| {
-        let cut = match calibrated.predictor.decide(alpha).unwrap().cut {
+        let cut = match calibrated.predictor.decide(alpha, Mix::Auto).unwrap().cut {
             Cut::One(least) => Cut::One(least + shift),
             Cut::Both { rank, contrast } => Cut::Both { rank: rank + shift, contrast: contrast + shift },
         };
@@ -203,7 +203,8 @@ fn a_count_off_by_one_is_noticed() {
 
 /// Points are all but copies of four originals, each a class. The contrastive score of a point grows with the number of
 /// copies around it. With reuse, a query has one copy more around it than a calibration point had, which does not count
-/// itself. So the largest class falls out of the CLR set. In full calibration the query is one of the bag, like the others.
+/// itself. So the largest class falls out of the CLR set. In full calibration the query is one of the bag, like the
+/// others.
 #[test]
 fn reuse_under_covers_where_full_calibration_holds() {
     let n = 100;
@@ -228,7 +229,7 @@ fn an_index_off_by_one_is_noticed() {
             let (calibrated, scored) = split(context, &parts, &config(Mix::Fixed(1.0), 0.0, seed));
             [ALPHAS.map(|alpha| {
                 let index = order_index(alpha, n) - 1;
-                let threshold = calibrated.calibration_scores().unwrap()[1].sorted()[index.min(n) - 1];
+                let threshold = calibration_scores(&calibrated).unwrap()[1].sorted()[index.min(n) - 1];
                 let labels = parts.test.labels.iter().enumerate();
                 labels.filter(|&(query, &label)| scored.neighbor_scores(query, label).unwrap().1 <= threshold).count()
             })]
@@ -252,7 +253,7 @@ fn a_point_that_is_its_own_neighbor_is_noticed() {
                 };
                 data.labels.iter().enumerate().map(rank).collect()
             };
-            let own = dance::scores::threshold::CalibrationScores::new(ranks(&calibration)).unwrap();
+            let own = crate::scores::threshold::CalibrationScores::new(ranks(&calibration)).unwrap();
             let new = ranks(&test);
             [ALPHAS.map(|alpha| {
                 let threshold = own.threshold(alpha).unwrap().value;

@@ -1,15 +1,17 @@
 //! Predictors of the methods dance and fuse, from parts that are already mapped.
 
-use dance::Context;
-use dance::conformal::{
-    Calibration, ConformalConfig, Method, MethodName, PredictOptions, Predictor, QueryBlock, Scored, Setup,
+use crate::Context;
+use crate::conformal::{
+    Calibration, ConformalConfig, Decider, MethodName, PredictOptions, Predictor, QueryBlock, Scored, Setup,
 };
-use dance::device::Cpu;
-use dance::kernel::Kernel;
-use dance::machine::{Classified, Part};
-use dance::{Matrix, Result};
+use crate::device::Cpu;
+use crate::kernel::Kernel;
+use crate::machine::{Classified, Part};
+use crate::method::Method;
+use crate::scores::CalibrationScores;
+use crate::{Matrix, Result};
 
-use crate::reference::{Data, squared};
+use super::reference::{Data, squared};
 
 /// The methods with the uses of calibration points that they allow.
 pub(crate) const WAYS: [(Calibration, MethodName); 3] = [
@@ -58,6 +60,14 @@ impl Calibrated {
             Ok(Classified { labels: vec![0; queries.rows()], probabilities })
         };
         score(&self.predictor, context, queries, &classify)
+    }
+}
+
+/// Returns the rank and the contrastive scores of the calibration points' own labels in the method dance.
+pub(crate) fn calibration_scores(predictor: &Predictor) -> Option<[&CalibrationScores; 2]> {
+    match predictor.decider() {
+        Decider::Thresholds(thresholds) => Some([&thresholds.rank, &thresholds.contrast]),
+        Decider::Bag(_) | Decider::Posterior(_) => None,
     }
 }
 

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use dance::conformal::{ConformalConfig, MethodName};
-use dance::kernel::Kernel;
-use dance::numeric::random::Random;
-use dance::scores::least_count;
-use dance::{Context, Matrix};
+use crate::conformal::{ConformalConfig, MethodName, Mix};
+use crate::kernel::Kernel;
+use crate::numeric::random::Random;
+use crate::scores::least_count;
+use crate::{Context, Matrix};
 
-use crate::calibrated::Calibrated;
-use crate::reference::Data;
+use super::calibrated::Calibrated;
+use super::reference::Data;
 
 const DIMENSIONS: usize = 4;
 const KINDS: usize = 400;
@@ -89,7 +89,8 @@ fn counts_are_those_of_a_brute_force() {
         let calibrated = calibrated(&fit_data, &bag_data, known.0.len(), true, &context);
         let found = calibrated.score(&context, &matrix(&queries)).new_label_counts.unwrap();
         for (query, &found) in queries.iter().zip(&found) {
-            // Everyone in the bag, the query with a kind of its own; the nearest of the others decides among those alone of their kind.
+            // Everyone in the bag, the query with a kind of its own; the nearest of the others decides among those
+            // alone of their kind.
             let mut all = bag.clone();
             all.push((query.0.clone(), usize::MAX));
             let far = |at: usize| {
@@ -122,7 +123,7 @@ fn sets_cover_new_labels() {
             let calibrated = calibrated(&fit, &bag, known.0.len(), new_labels, &context);
             let scored = calibrated.score(&context, &matrix(&query));
             for (at, &alpha) in alphas.iter().enumerate() {
-                let decision = calibrated.predictor.decide(alpha).unwrap();
+                let decision = calibrated.predictor.decide(alpha, Mix::Auto).unwrap();
                 let sets = scored.counts.sets(decision.cut, known.0.len());
                 let hit = label.map(|label| sets.contains(0, label));
                 if !new_labels {

@@ -1,13 +1,13 @@
-//! Novelty p-values are those of a brute force that puts the query among the calibration points, and false alarms are as rare
-//! as the level says.
+//! Novelty p-values are those of a brute force that puts the query among the calibration points, and false alarms are
+//! as rare as the level says.
 
-use dance::Context;
-use dance::conformal::{Calibration, ConformalConfig, MethodName, Mix};
-use dance::kernel::Kernel;
-use dance::stream::{NOVELTY_NEIGHBORS, flagged_beyond_chance};
+use crate::Context;
+use crate::conformal::{Calibration, ConformalConfig, MethodName, Mix};
+use crate::kernel::Kernel;
+use crate::stream::{NOVELTY_NEIGHBORS, flagged_beyond_chance};
 
-use crate::calibrated::Calibrated;
-use crate::reference::{Data, blobs, lattice, squared};
+use super::calibrated::Calibrated;
+use super::reference::{Data, blobs, lattice, squared};
 
 /// p-values of the test points.
 fn novelty(mode: Calibration, calibration: &Data, fit: &Data, test: &Data, neighbors: usize) -> Vec<f64> {
@@ -36,7 +36,7 @@ fn rows(data: &Data) -> Vec<&[f32]> {
     (0..data.len()).map(|row| data.points.row(row)).collect()
 }
 
-/// How many of the points that are compared, the query among them, are at least as far away as it.
+/// Counts the compared points, the query among them, that are at least as far away as the query.
 fn count(mode: Calibration, calibration: &[&[f32]], reference: &[&[f32]], query: &[f32], m: usize) -> usize {
     let distances: Vec<f64> = match mode {
         // Every point of the bag among all others of the bag and the fit points.
@@ -65,7 +65,7 @@ fn count(mode: Calibration, calibration: &[&[f32]], reference: &[&[f32]], query:
 #[test]
 fn equals_the_brute_force_to_the_last_count() {
     let mut same = blobs(40, 2, 3, 0.5, 1);
-    same.points = dance::Matrix::new(vec![0.5; 80], 40, 2).unwrap();
+    same.points = crate::Matrix::new(vec![0.5; 80], 40, 2).unwrap();
     for (name, data, n, fit) in [
         ("blobs", blobs(120, 4, 5, 0.8, 2), 60, 30),
         ("few points", blobs(14, 2, 3, 0.8, 3), 4, 3),
@@ -112,7 +112,7 @@ fn false_alarms_are_as_rare_as_asked() {
                 let test = all.range(60 + n..all.len());
                 let mut elsewhere = test.clone();
                 let moved = elsewhere.points.as_slice().iter().map(|value| value + 6.0).collect();
-                elsewhere.points = dance::Matrix::new(moved, tested, 4).unwrap();
+                elsewhere.points = crate::Matrix::new(moved, tested, 4).unwrap();
                 let flagged = |test: &Data| {
                     let p = novelty(mode, &calibration, &fit, test, 20);
                     p.iter().filter(|&&p| p <= level).count()
@@ -123,8 +123,8 @@ fn false_alarms_are_as_rare_as_asked() {
                 beyond += usize::from(flagged_beyond_chance(here, tested, level, n));
                 assert!(flagged_beyond_chance(there, tested, level, n), "{mode:?} {level}: {there}");
             }
-            // k/(n+1) is exactly the level here, so the number of alarms of a draw is BetaBinomial(t, level·(n+1), …): at 3.29
-            // standard deviations of their mean, 99.9 % of all tests pass.
+            // k/(n+1) is exactly the level here, so the number of alarms of a draw is BetaBinomial(t, level·(n+1), …):
+            // at 3.29 standard deviations of their mean, 99.9 % of all tests pass.
             let (a, b) = (level * (n + 1) as f64, (1.0 - level) * (n + 1) as f64);
             let (between, within) =
                 (a * b / ((a + b).powi(2) * (a + b + 1.0)), a * b / ((a + b) * (a + b + 1.0)) / tested as f64);
