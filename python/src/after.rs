@@ -97,7 +97,7 @@ pub(crate) fn audit(
     let report = json!({
         "label_errors": found.label_errors.iter().map(|error| json!({
             "row": error.row, "label": error.label, "suggested": error.suggested, "probability": error.probability,
-            "p_value": error.p_value, "neighbors": found.neighbors.row(error.row),
+            "p_value": error.p_value, "neighbors": found.neighbors(error.row),
         })).collect::<Vec<_>>(),
         "odds": found.odds,
         "error_share": found.error_share,
@@ -107,7 +107,7 @@ pub(crate) fn audit(
             "parts": group.parts, "across": group.across,
         })).collect::<Vec<_>>(),
         "outliers": found.outliers.iter().map(|&(row, deviations)| json!({
-            "row": row, "deviations": deviations, "neighbors": found.neighbors.row(row),
+            "row": row, "deviations": deviations, "neighbors": found.neighbors(row),
         })).collect::<Vec<_>>(),
         // Findings about classes, then about the data set as a whole.
         "alike": found.alike.iter().map(|(classes, shares)| json!({

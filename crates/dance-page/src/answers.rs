@@ -2,7 +2,7 @@
 
 use dance::conformal::{Decision, MethodName};
 use dance::data::{Kind, Value};
-use dance::model::ReferencePoint;
+use dance::model::ModelPoint;
 use dance::scores::{Counts, LabelCounts};
 use dance::{Dance, Scored};
 use serde::Serialize;
@@ -62,7 +62,7 @@ pub struct Answer<'a, Id = serde_json::Value> {
     pub contrast_p_values: Option<Vec<f64>>,
     /// The nearest reference points that carry each label in the set, if [`Include::neighbors`].
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub neighbors: Option<Vec<Vec<ReferencePoint<'a>>>>,
+    pub neighbors: Option<Vec<Vec<ModelPoint<Value<'a>>>>>,
 }
 
 /// The answer for a row that is not a valid point.
@@ -106,9 +106,8 @@ pub fn answers<'m, Id>(
             let counts = counts?;
             Some(labels.iter().map(|&label| p_value(counts, counts.get(row, label))).collect())
         };
-        let by_score = |pick: fn(Counts) -> u32| {
-            decision.shares.as_ref().and_then(|_| p_values(&|all, counts| all.p_value(pick(counts))))
-        };
+        let by_score =
+            |pick: fn(Counts) -> u32| decision.mix.and_then(|_| p_values(&|all, counts| all.p_value(pick(counts))));
         // Support is listed by set, so the lists of this row begin at the offset of its set.
         let begin = prediction.sets.offsets()[row];
         Answer {
@@ -156,7 +155,7 @@ pub fn columns<Id: Serialize>(
     frame.push("probability", rows.numbers(|answer| shortest(answer.probability)));
     frame.push("set", rows.sets(kind));
     frame.push("alpha", rows.numbers(|answer| answer.alpha));
-    if model.predictor().method().new_labels() {
+    if model.allows_new_labels() {
         frame.push("new_label", rows.flags(|answer| answer.new_label));
     }
     frame.push("novelty", rows.numbers(|answer| answer.novelty));
@@ -172,7 +171,7 @@ pub fn columns<Id: Serialize>(
     if include.p_values {
         frame.push("p_values", rows.lists(|answer| answer.p_values.clone().unwrap_or_default()));
     }
-    if include.p_values && model.predictor().method().name() == MethodName::Dance {
+    if include.p_values && model.method() == MethodName::Dance {
         frame.push("rank_p_values", rows.lists(|answer| answer.rank_p_values.clone().unwrap_or_default()));
         let contrast = |answer: &Answer<'_, Id>| answer.contrast_p_values.clone().unwrap_or_default();
         frame.push("contrast_p_values", rows.lists(contrast));

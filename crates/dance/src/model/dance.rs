@@ -12,7 +12,6 @@ use crate::machine::Classifier;
 use crate::method::{ByClass, Calibration, ConformalConfig, MethodName, Mix};
 use crate::neighbors::Neighbors;
 use crate::numeric::matrix::{Matrix, Rows};
-use crate::posterior::StackSettings;
 
 /// A calibrated model, opened on a device.
 #[derive(Clone, Debug)]
@@ -99,9 +98,20 @@ impl Dance {
         self.predictor.method().new_labels()
     }
 
-    /// Returns the settings of the experts; `None` for methods other than posterior.
-    pub fn experts(&self) -> Option<&StackSettings> {
-        self.predictor.experts()
+    /// Returns the experts of the method posterior with their weights and settings, as a JSON array; `None` for other
+    /// methods.
+    pub fn experts(&self) -> Option<serde_json::Value> {
+        self.predictor.stack_settings().map(|settings| serde_json::json!(settings.experts))
+    }
+
+    /// Returns the offset of every class, which is subtracted from its scores; `None` for methods other than posterior.
+    pub fn class_offsets(&self) -> Option<&[f64]> {
+        self.predictor.stack_settings().map(|settings| settings.offsets.as_slice())
+    }
+
+    /// Returns the number of clusters of classes of similar difficulty; `None` for methods other than posterior.
+    pub fn clusters(&self) -> Option<usize> {
+        self.predictor.stack_settings().map(|settings| settings.clusters.len())
     }
 
     /// Returns the number of calibration points from which the p-values of labels are computed.

@@ -5,7 +5,7 @@ use sha2::{Digest, Sha256};
 use super::config::Config;
 use super::config::Sampling;
 use super::dance::Dance;
-use super::overlap::{self, Overlap, ValidationPoints};
+use super::overlap::{self, Overlap};
 use crate::conformal::{NewLabelShare, Predictor, Setup};
 use crate::context::{Context, Quality};
 use crate::data::{Dataset, EncoderIdentity, Kind, Names, Normalize, Normalizer, PointShape, Source, class_ids};
@@ -33,8 +33,10 @@ pub struct Fitted {
     pub(crate) scale: OutputScale,
     /// The rows and ids of the fit points.
     pub names: Names,
-    /// The validation points, as hashes, since the machine does not keep them.
-    pub(crate) validation_points: ValidationPoints,
+    /// A 64-bit hash of each validation point. The machine does not keep these points.
+    pub(crate) validation_hashes: Vec<u64>,
+    /// The row of each validation point in its data set.
+    pub(crate) validation_rows: Vec<u32>,
     /// The file or array of the fit points, with their encoder.
     pub source: Source,
     /// The accuracy and the loss on the validation points.

@@ -9,7 +9,6 @@ use serde::{Deserialize, Serialize};
 
 use super::config::Config;
 use super::fitted::Fitted;
-use super::overlap::ValidationPoints;
 use crate::context::Quality;
 use crate::data::{Kind, Names, Normalize, Normalizer, Source};
 use crate::error::{Error, Result};
@@ -28,7 +27,8 @@ struct Header {
     train_labels: Vec<u32>,
     scale: OutputScale,
     names: Names,
-    validation_points: ValidationPoints,
+    validation_hashes: Vec<u64>,
+    validation_rows: Vec<u32>,
     validation: Quality,
     fidelity: String,
     data_hash: String,
@@ -52,7 +52,8 @@ impl Fitted {
             train_labels: rfm.labels.clone(),
             scale: self.scale,
             names: self.names.clone(),
-            validation_points: self.validation_points.clone(),
+            validation_hashes: self.validation_hashes.clone(),
+            validation_rows: self.validation_rows.clone(),
             validation: self.validation,
             fidelity: self.fidelity.clone(),
             data_hash: self.data_hash.clone(),
@@ -97,7 +98,8 @@ impl Fitted {
             rfm: Rfm { kernel, metric_root, train, labels: header.train_labels, beta, rounds: header.rounds },
             scale: header.scale,
             names: header.names,
-            validation_points: header.validation_points,
+            validation_hashes: header.validation_hashes,
+            validation_rows: header.validation_rows,
             source: Source::default(),
             validation: header.validation,
             fidelity: header.fidelity,
@@ -139,7 +141,7 @@ impl Fitted {
             (self.scale.is_valid(), "probabilities"),
             (of_each(self.names.rows.as_ref().map(Vec::len)), "rows"),
             (of_each(self.names.ids.as_ref().map(Vec::len)), "ids"),
-            (self.validation_points.rows.len() == self.validation_points.hashes.len(), "validation points"),
+            (self.validation_rows.len() == self.validation_hashes.len(), "validation points"),
         ] {
             if !fits {
                 return Err(Error::Data(format!("the {part} of the model do not fit the rest of it")));

@@ -142,24 +142,6 @@ pub enum ModelPart {
     CalibrationPoint,
 }
 
-/// The validation points of a fit, as hashes, since the machine does not keep the points.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct ValidationPoints {
-    /// The hash of every point.
-    pub(super) hashes: Vec<u64>,
-    /// The row of every point in its data set.
-    pub(super) rows: Vec<u32>,
-}
-
-impl ValidationPoints {
-    /// Hashes the points of `data` at the indices `places`, after normalisation.
-    pub(super) fn new(data: &Dataset, places: &[usize], normalizer: &Normalizer) -> Result<Self> {
-        let mut points = data.embeddings.select(places);
-        normalizer.apply("fit data", &mut points)?;
-        Ok(Self { hashes: hashes(&points), rows: places.iter().map(|&place| data.rows[place]).collect() })
-    }
-}
-
 impl Overlap {
     /// Counts the points of `data` that took part in the fit or are copies of its points. `points` holds the points of
     /// `data`, normalised.

@@ -149,7 +149,7 @@ impl Report<'_> {
             label: self.class(error.label),
             suggested: self.class(error.suggested),
             value: error.probability.unwrap_or(error.p_value),
-            points: self.names(audit.neighbors.row(error.row)),
+            points: self.names(audit.neighbors(error.row)),
             ..Finding::default()
         };
         let mut all: Vec<Finding> = audit.label_errors.iter().map(error).collect();
@@ -167,7 +167,7 @@ impl Report<'_> {
             row: Some(row),
             label: self.class(self.data.labels[row]),
             value: deviations,
-            points: self.names(audit.neighbors.row(row)),
+            points: self.names(audit.neighbors(row)),
             ..Finding::default()
         }));
         // Findings about classes have no row.
@@ -228,7 +228,7 @@ impl Report<'_> {
             json!({
                 "row": self.row(error.row), "id": self.id(error.row), "label": self.class(error.label),
                 "suggested": self.class(error.suggested), "probability": error.probability,
-                "p_value": error.p_value, "neighbors": rows(audit.neighbors.row(error.row)),
+                "p_value": error.p_value, "neighbors": rows(audit.neighbors(error.row)),
             })
         };
         let of_model = |point: &ModelPoint| json!({ "part": point.part, "row": point.row, "id": point.id });
@@ -250,7 +250,7 @@ impl Report<'_> {
             })).collect::<Vec<_>>(),
             "outliers": audit.outliers.iter().map(|&(row, deviations)| json!({
                 "row": self.row(row), "id": self.id(row), "deviations": deviations,
-                "neighbors": rows(audit.neighbors.row(row)),
+                "neighbors": rows(audit.neighbors(row)),
             })).collect::<Vec<_>>(),
             "alike": audit.alike.iter().map(|(classes, shares)| json!({
                 "classes": classes.map(|class| self.class(class)), "shares": shares,

@@ -70,7 +70,7 @@ pub struct LabelError {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Audit {
     /// The rows of the five nearest other points, for every point.
-    pub neighbors: Ragged<u32>,
+    pub(crate) neighbors: Ragged<u32>,
     /// Labels that are probably wrong, most suspicious first.
     pub label_errors: Vec<LabelError>,
     /// The logarithm of the odds of the most probable other label against the given label, for every point.
@@ -102,6 +102,11 @@ pub struct Audit {
 }
 
 impl Audit {
+    /// Returns the rows of the five points that are nearest to a point, nearest first.
+    pub fn neighbors(&self, row: usize) -> &[u32] {
+        self.neighbors.row(row)
+    }
+
     /// Audits `data`. If a `model` is given, its p-values test the labels. Returns an error for fewer than ten points
     /// or two classes.
     pub fn new(
