@@ -11,7 +11,6 @@ use dance_page::frame::Frame;
 use serde_json::value::{RawValue, to_raw_value};
 
 use crate::evaluation::level_warnings;
-use crate::parse::Alphas;
 
 /// Neighbors listed for each label of a set.
 const SUPPORT: usize = 5;
@@ -223,8 +222,9 @@ pub(crate) struct NoveltyVerdict {
 const NOVELTY: f64 = 0.01;
 
 impl Summary {
-    pub(crate) fn new(alphas: &Alphas, novelty: Option<f64>) -> Self {
-        let levels = alphas.0.iter().map(|&alpha| LevelCounts { alpha, labels: 0, empty: 0 }).collect();
+    pub(crate) fn new(answers: &Answers<'_>, novelty: Option<f64>) -> Self {
+        let alphas = answers.decisions.iter().map(|decision| decision.alpha);
+        let levels = alphas.map(|alpha| LevelCounts { alpha, labels: 0, empty: 0 }).collect();
         Self { bad: 0, rows: 0, levels, novelty: NoveltyCount { level: novelty.unwrap_or(NOVELTY), rows: 0 } }
     }
 

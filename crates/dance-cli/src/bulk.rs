@@ -26,7 +26,7 @@ const STEP: usize = 2048;
 /// A model and the options for answering files.
 pub(crate) struct Bulk<'b, 'a> {
     pub(crate) answers: &'b Answers<'a>,
-    pub(crate) columns: &'b Columns,
+    pub(crate) columns: Columns,
     pub(crate) progress: &'b Progress,
     /// Answers an invalid row with the reason. Without it, an invalid row fails its file.
     pub(crate) reports: bool,

@@ -9,11 +9,11 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use clap::parser::ValueSource;
-use clap::{ArgMatches, Command, CommandFactory, Parser};
+use clap::{ArgMatches, Command, FromArgMatches};
 use dance::whole_file;
 use toml::{Table, Value};
 
-use crate::args::Arguments;
+use crate::args::{Arguments, command_line};
 
 /// The longest file in bytes, more than all options need.
 const LONGEST: u64 = 1 << 20;
@@ -27,12 +27,13 @@ pub(crate) fn arguments() -> anyhow::Result<Arguments> {
         let end = given.iter().position(|argument| argument == "--").unwrap_or(given.len());
         given.splice(end..end, extra);
     }
-    Ok(Arguments::parse_from(given))
+    let matches = command_line().get_matches_from(given);
+    Ok(Arguments::from_arg_matches(&matches).unwrap_or_else(|error| error.exit()))
 }
 
 /// Returns the options of the file that the arguments `given` name; `None` where they name none.
 pub(crate) fn from_file(given: &[OsString]) -> anyhow::Result<Option<Vec<OsString>>> {
-    let mut root = Arguments::command();
+    let mut root = command_line();
     root.build();
     // The file may have arguments that are missing here. Wrong arguments are reported by the real parse.
     let Ok(matches) = root.clone().ignore_errors(true).try_get_matches_from(given) else { return Ok(None) };
@@ -124,6 +125,16 @@ fn text(key: &str, value: &Value) -> anyhow::Result<String> {
         Value::Integer(number) => number.to_string(),
         Value::Float(number) => number.to_string(),
         Value::Boolean(flag) => flag.to_string(),
+        // Settings of the kernel and of scores: `kernel = {bandwidth = [0.1, 20], rounds = 3}`.
+        Value::Table(settings) => {
+            let setting = |(name, value): (&String, &Value)| match value {
+                Value::Array(range) if range.len() == 2 => {
+                    Ok(format!("{name}={}..{}", text(key, &range[0])?, text(key, &range[1])?))
+                }
+                value => Ok(format!("{name}={}", text(key, value)?)),
+            };
+            settings.iter().map(setting).collect::<anyhow::Result<Vec<_>>>()?.join(",")
+        }
         Value::Array(values) => values.iter().map(|value| text(key, value)).collect::<Result<Vec<_>, _>>()?.join(","),
         _ => bail!("`{key}` cannot be {}", value.type_str()),
     })

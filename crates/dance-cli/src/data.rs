@@ -18,30 +18,84 @@ use crate::progress::Progress;
 pub(crate) const SINGLE_FILE_OPTIONS: &str =
     "--labels and --format are for a single file; the names of several files determine their formats";
 
-/// The format of a file, and the names of its columns.
-#[derive(Args, Clone, Debug)]
+/// The names of the columns that every file of points has.
+#[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Input files")]
-pub(crate) struct Columns {
-    /// Format of DATA, for stdin, pipes and other names: npz, npy, safetensors, csv, tsv, parquet or jsonl
-    #[arg(long, value_name = "FORMAT", value_parser = parse::format)]
-    pub(crate) format: Option<Format>,
-    /// File of labels: .npy, or .txt, .csv, .tsv with one label per line
-    #[arg(long, value_name = "FILE")]
-    pub(crate) labels: Option<PathBuf>,
-    /// Column, array or tensor of labels [default: column `label`, array `labels`]
-    #[arg(long, visible_alias = "labels-name", value_name = "NAME")]
-    pub(crate) label_column: Option<String>,
-    /// Column or array of ids [default: column `id`, array `ids`, if there is one]
-    #[arg(long, visible_alias = "ids-name", value_name = "NAME")]
-    pub(crate) id_column: Option<String>,
-    /// Array, tensor or column of embeddings [default: column `embedding`, array `embeddings`]
+pub(crate) struct PointColumns {
+    /// Column or array of ids. Give it if ids are not called `id` or `ids`
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
+    id_column: Option<String>,
+    /// Column, array or tensor of embeddings. Give it if they are not called `embedding` or `embeddings`
+    #[arg(long, value_name = "NAME", hide_short_help = true)]
+    embedding_column: Option<String>,
+}
+
+/// The names of the columns of a file that may have labels.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Input files")]
+pub(crate) struct LabelColumns {
+    /// Column, array or tensor of labels. Give it if labels are not called `label` or `labels`
     #[arg(long, value_name = "NAME")]
-    pub(crate) embeddings_name: Option<String>,
-    /// Leave out rows with this label and rows without a label; `''` leaves out only rows without a label
-    #[arg(long, value_name = "LABEL", allow_hyphen_values = true)]
-    pub(crate) unlabelled: Option<String>,
+    label_column: Option<String>,
+    #[command(flatten)]
+    points: PointColumns,
+}
+
+/// Labels that may be in a file of their own or missing, and the names of columns.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Input files")]
+pub(crate) struct LabeledFile {
+    /// File of labels, for DATA without them: .npy, or .txt, .csv, .tsv with one label per line
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
+    pub(crate) labels: Option<PathBuf>,
+    #[command(flatten)]
+    names: LabelColumns,
+    /// Leave out rows with this label, such as -1, and rows without a label; `''` leaves out only rows without one.
+    /// Without this option, both are errors
+    #[arg(long, value_name = "LABEL", allow_hyphen_values = true, hide_short_help = true)]
+    unlabeled: Option<String>,
+}
+
+/// The format of a file whose name does not tell it.
+#[derive(Args, Clone, Debug, Default)]
+#[command(next_help_heading = "Input files")]
+pub(crate) struct FileFormat {
+    /// Format of DATA, for stdin, pipes and names without an extension: npz, npy, safetensors, csv, tsv, parquet or
+    /// jsonl
+    #[arg(long, value_name = "FORMAT", value_parser = parse::format, hide_short_help = true)]
+    format: Option<Format>,
+}
+
+impl PointColumns {
+    pub(crate) fn columns(&self, format: &FileFormat) -> Columns {
+        let (id_column, embedding_column) = (self.id_column.clone(), self.embedding_column.clone());
+        Columns { format: format.format, id_column, embedding_column, ..Columns::default() }
+    }
+}
+
+impl LabelColumns {
+    pub(crate) fn columns(&self, format: &FileFormat) -> Columns {
+        Columns { label_column: self.label_column.clone(), ..self.points.columns(format) }
+    }
+}
+
+impl LabeledFile {
+    pub(crate) fn columns(&self, format: &FileFormat) -> Columns {
+        let (labels, unlabeled) = (self.labels.clone(), self.unlabeled.clone());
+        Columns { labels, unlabeled, ..self.names.columns(format) }
+    }
+}
+
+/// The format of a file, and the names of its columns.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Columns {
+    pub(crate) format: Option<Format>,
+    pub(crate) labels: Option<PathBuf>,
+    pub(crate) label_column: Option<String>,
+    pub(crate) id_column: Option<String>,
+    pub(crate) embedding_column: Option<String>,
+    pub(crate) unlabeled: Option<String>,
     /// Columns of a CSV file that are not dimensions.
-    #[arg(skip)]
     others: Vec<String>,
 }
 
@@ -52,9 +106,9 @@ impl Columns {
             labels: self.labels.clone(),
             label_column: self.label_column.clone(),
             id_column: self.id_column.clone(),
-            embeddings_column: self.embeddings_name.clone(),
+            embeddings_column: self.embedding_column.clone(),
             other_columns: self.others.clone(),
-            unlabelled: self.unlabelled.clone(),
+            unlabelled: self.unlabeled.clone(),
             without_labels: false,
         }
     }

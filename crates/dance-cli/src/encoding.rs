@@ -59,37 +59,29 @@ pub(crate) fn read(path: &Path, progress: &Progress) -> dance::Result<Items> {
 
 /// Pictures or texts instead of embeddings, for a model that knows its encoder.
 #[derive(Args, Clone, Debug)]
-#[command(next_help_heading = "Pictures or texts instead of DATA")]
+#[command(next_help_heading = "Encoder")]
 pub(crate) struct OnTheFly {
-    /// Pictures, in the forms that `dance embed` reads
-    #[arg(long, value_name = "SOURCE", conflicts_with_all = ["data", "texts"])]
-    images: Option<PathBuf>,
-    /// Texts, in the forms that `dance embed` reads
-    #[arg(long, value_name = "SOURCE", conflicts_with = "data")]
-    texts: Option<PathBuf>,
+    /// DATA is pictures or texts, in the forms that `dance embed` reads; the model's encoder embeds them first
+    #[arg(long)]
+    pub(crate) embed: bool,
     /// The model's encoder: a name, a folder or an .onnx file [default: its name when the model's points were embedded]
-    #[arg(long, value_name = "ENCODER")]
+    #[arg(long, value_name = "ENCODER", requires = "embed")]
     encoder: Option<String>,
     #[command(flatten)]
     encoding: Encoding,
 }
 
 impl OnTheFly {
-    pub(crate) fn source(&self) -> Option<(&Path, Modality)> {
-        let images = self.images.as_deref().map(|path| (path, Modality::Pictures));
-        images.or(self.texts.as_deref().map(|path| (path, Modality::Texts)))
-    }
-
     /// Returns the embedded points, and the ids of those that failed, with the reasons.
     pub(crate) fn table(
         &self,
+        path: &Path,
         model: &Dance,
         skip_bad: bool,
         device: DeviceChoice,
         progress: &Progress,
         context: &Context<'_>,
     ) -> anyhow::Result<(Table, Vec<(String, String)>)> {
-        let Some((path, modality)) = self.source() else { bail!("neither --images nor --texts is given") };
         let Some(expected) = model.encoder() else {
             bail!(
                 "the model does not know its encoder, because its points came without one; embed them with `dance \
@@ -97,11 +89,8 @@ impl OnTheFly {
             );
         };
         let items = read(path, progress)?;
-        if items.modality != modality {
-            bail!("{}: contains {}, not {}", path.display(), items.modality.name(), modality.name());
-        }
         let name = self.encoder.as_deref().unwrap_or(&expected.name);
-        let encoder = self.encoding.open(name, modality, device, context)?;
+        let encoder = self.encoding.open(name, items.modality, device, context)?;
         EncoderIdentity::check(Some(expected), Some(encoder.identity()), &path.display().to_string())?;
         let embedded = embed(&items, &encoder, &EmbedOptions { skip_bad, parts: None }, context)?;
         let bad = embedded.bad.into_iter().map(|bad| (bad.id, bad.reason)).collect();

@@ -19,6 +19,9 @@ use crate::output::{Cells, Column, Frame};
 use crate::parse::Alphas;
 use crate::progress::Progress;
 
+/// The largest probability of a coverage that chance does not explain.
+pub(crate) const RARE: f64 = 0.01;
+
 /// Metrics of the sets at one level.
 #[derive(Debug, Serialize)]
 pub(crate) struct LevelMetrics {
@@ -99,25 +102,33 @@ impl<'a> Predictions<'a> {
         self.classified.as_ref().map(evaluate).transpose()
     }
 
+    /// Returns the coverage of every class that has points, at one level.
+    fn classes_of(&self, level: &Prediction, truth: &Truth, rows: &[usize]) -> Vec<ClassCoverage> {
+        let empty = |class| ClassCoverage { class, points: 0, covered: 0, labels: 0 };
+        let mut classes: Vec<ClassCoverage> = (0..truth.classes).map(empty).collect();
+        for &row in rows {
+            let label = truth.labels[row];
+            let class = &mut classes[label as usize];
+            class.points += 1;
+            class.covered += usize::from(level.sets.contains(row, label));
+            class.labels += level.sets.get(row).len();
+        }
+        classes.retain(|class| class.points > 0);
+        classes
+    }
+
     /// Returns the coverage and the set size of every class at every level.
     pub(crate) fn per_class(&self, truth: &Truth, rows: &[usize]) -> Frame {
         let (mut alphas, mut names, mut numbers, mut hits, mut shares, mut sizes) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        for Prediction { sets, decision, .. } in &self.levels {
-            let mut counts = vec![[0usize; 3]; truth.classes];
-            for &row in rows {
-                let [points, covered, size] = &mut counts[truth.labels[row] as usize];
-                *points += 1;
-                *covered += usize::from(sets.contains(row, truth.labels[row]));
-                *size += sets.get(row).len();
-            }
-            for (class, [points, covered, size]) in counts.into_iter().enumerate().filter(|(_, c)| c[0] > 0) {
-                alphas.push(decision.alpha);
-                names.push(truth.name(self.model, class));
-                numbers.push(points as i64);
-                hits.push(covered as i64);
-                shares.push(covered as f64 / points as f64);
-                sizes.push(size as f64 / points as f64);
+        for level in &self.levels {
+            for class in self.classes_of(level, truth, rows) {
+                alphas.push(level.decision.alpha);
+                names.push(truth.name(self.model, class.class));
+                numbers.push(class.points as i64);
+                hits.push(class.covered as i64);
+                shares.push(class.coverage());
+                sizes.push(class.size());
             }
         }
         let mut frame = Frame::default();
@@ -128,6 +139,43 @@ impl<'a> Predictions<'a> {
         frame.push("coverage", Column::numbers(shares));
         frame.push("size", Column::numbers(sizes));
         frame
+    }
+}
+
+/// The number of classes that [`write_classes`] shows.
+const CLASSES_SHOWN: usize = 5;
+
+/// Writes the classes with the lowest coverage at the first level.
+pub(crate) fn write_classes(out: &mut dyn Write, predictions: &Predictions<'_>, truth: &Truth, rows: &[usize]) -> io::Result<()> {
+    let Some(level) = predictions.levels.first() else { return Ok(()) };
+    let mut classes = predictions.classes_of(level, truth, rows);
+    classes.sort_by(|a, b| a.coverage().total_cmp(&b.coverage()).then(b.points.cmp(&a.points)));
+    let all = classes.len();
+    let row = |class: &ClassCoverage| {
+        let name = truth.name(predictions.model, class.class);
+        [name, class.points.to_string(), share(class.coverage()), format!("{:.2}", class.size())].to_vec()
+    };
+    let shown = classes.iter().take(CLASSES_SHOWN).map(row);
+    writeln!(out, "  lowest coverage of {all} classes at alpha {} (--classes-out FILE has all of them):", level.decision.alpha)?;
+    write!(out, "{}", Table::from_text(["class", "points", "Cov", "Size"], shown).to_text())
+}
+
+/// Coverage and set size of the points of one class.
+struct ClassCoverage {
+    class: usize,
+    points: usize,
+    covered: usize,
+    /// The number of labels in all sets together.
+    labels: usize,
+}
+
+impl ClassCoverage {
+    fn coverage(&self) -> f64 {
+        self.covered as f64 / self.points as f64
+    }
+
+    fn size(&self) -> f64 {
+        self.labels as f64 / self.points as f64
     }
 }
 
@@ -155,15 +203,19 @@ pub(crate) fn evaluate(
     Predictions::new(model, points, alphas, context)?.evaluate(truth, &every)
 }
 
-/// The meaning of the columns of [`write_metrics`].
+/// The meaning of the columns that [`write_metrics`] always writes.
 pub(crate) const LEGEND: &str = "  \
   Acc: accuracy of the single most probable label. Cov: coverage, the share of sets with the true
-  label; compare it with 1 - alpha. By chance: the interval that contains Cov 95 times in 100 if the
-  guarantee holds. Size: mean number of labels per set. CCV: mean distance of a class's coverage from
-  1 - alpha, in per cent. Floor: the CCV that chance alone gives. Under: the part of CCV from classes
-  below 1 - alpha. Dev: root mean square deviation of class coverage without the part due to chance.
-  SSCV: the largest distance of coverage from 1 - alpha over sets of similar size, in per cent.
-  Empty, single: share of sets with no label and with one label. Right: how often that one is true.";
+  label. By chance: the interval that contains Cov 95 times in 100 if the guarantee holds. Size: mean
+  number of labels per set. Empty, single: share of sets with no label and with one label.";
+
+/// The meaning of the columns that [`write_metrics`] writes where all are wanted.
+pub(crate) const LEGEND_OF_ALL: &str = "  \
+  CCV: mean distance of a class's coverage from 1 - alpha, in per cent. Floor: the CCV that chance
+  alone gives. Under: the part of CCV from classes below 1 - alpha. Dev: root mean square deviation of
+  class coverage without the part due to chance. SSCV: the largest distance of coverage from 1 - alpha
+  over sets of similar size, in per cent. Right: how often the label of a set with one label is true.
+  Mix (method dance): the share of alpha for the contrastive score.";
 
 /// Describes the share of new labels and its effect on coverage; `None` if the calibration points show none.
 pub(crate) fn new_label_text(model: &Dance) -> Option<String> {
@@ -201,51 +253,90 @@ pub(crate) fn warn_of_levels(model: &Dance, alphas: &[f64], progress: &Progress)
     Ok(())
 }
 
-/// Writes all metrics, one row per level.
-pub(crate) fn write_metrics(out: &mut dyn Write, levels: &[LevelMetrics]) -> io::Result<()> {
-    let has_mix = levels.iter().any(|level| level.mix.is_some());
-    let mut header = vec!["alpha", "mix", "Acc", "Cov", "by chance", "Size", "CCV", "floor", "under", "dev"];
-    header.extend(["SSCV", "empty", "single", "right"]);
-    header.retain(|name| has_mix || *name != "mix");
-    let row = |LevelMetrics { mix, metrics, by_chance, .. }: &LevelMetrics| {
-        let mut cells = vec![metrics.alpha.to_string()];
-        if has_mix {
-            cells.push(mix.map_or("-".into(), |mix| mix.to_string()));
-        }
-        cells.extend([
-            metrics.accuracy.map_or("-".into(), share),
-            share(metrics.coverage),
-            format!("{}-{}", share(by_chance.0), share(by_chance.1)),
-            format!("{:.2}", metrics.size),
-            format!("{:.2}", metrics.class_violation),
-            format!("{:.2}", metrics.class_violation_floor),
-            format!("{:.2}", metrics.class_undercoverage),
-            format!("{:.2}", metrics.class_deviation),
-            format!("{:.2}", metrics.size_violation),
-            share(metrics.empty),
-            share(metrics.singletons),
-            metrics.singleton_hits.map_or("-".into(), share),
-        ]);
-        cells
-    };
-    write!(out, "{}", Table::from_text(header, levels.iter().map(row)).to_text())
+/// The columns of a table of metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Columns {
+    /// Seven columns that everybody needs.
+    Few,
+    /// Class coverage, size-stratified coverage and more.
+    All,
 }
 
-/// Writes the coverage of parts of the points, one line per level and kind of part.
-pub(crate) fn write_portions(out: &mut dyn Write, levels: &[LevelMetrics]) -> io::Result<()> {
+/// Writes metrics, one row per level, and says of each level whether chance explains the coverage.
+pub(crate) fn write_metrics(out: &mut dyn Write, levels: &[LevelMetrics], columns: Columns) -> io::Result<()> {
+    let all = columns == Columns::All;
+    let has_mix = all && levels.iter().any(|level| level.mix.is_some());
+    let row = |LevelMetrics { mix, metrics, by_chance, .. }: &LevelMetrics| {
+        let mut cells = vec![
+            ("alpha", metrics.alpha.to_string()),
+            ("Acc", metrics.accuracy.map_or("-".into(), share)),
+            ("Cov", share(metrics.coverage)),
+            ("by chance", format!("{}-{}", share(by_chance.0), share(by_chance.1))),
+            ("Size", format!("{:.2}", metrics.size)),
+            ("empty", share(metrics.empty)),
+            ("single", share(metrics.singletons)),
+        ];
+        if all {
+            cells.extend([
+                ("right", metrics.singleton_hits.map_or("-".into(), share)),
+                ("CCV", format!("{:.2}", metrics.class_violation)),
+                ("floor", format!("{:.2}", metrics.class_violation_floor)),
+                ("under", format!("{:.2}", metrics.class_undercoverage)),
+                ("dev", format!("{:.2}", metrics.class_deviation)),
+                ("SSCV", format!("{:.2}", metrics.size_violation)),
+            ]);
+        }
+        if has_mix {
+            cells.push(("mix", mix.map_or("-".into(), |mix| mix.to_string())));
+        }
+        cells
+    };
+    let rows: Vec<Vec<(&str, String)>> = levels.iter().map(row).collect();
+    let header: Vec<&str> = rows.first().map(|row| row.iter().map(|cell| cell.0).collect()).unwrap_or_default();
+    let cells = rows.iter().map(|row| row.iter().map(|cell| cell.1.clone()).collect::<Vec<String>>());
+    write!(out, "{}", Table::from_text(header, cells).to_text())?;
+    for level in levels {
+        writeln!(out, "{}", paragraph(&format!("  alpha {}: ", level.metrics.alpha), &level.verdict()))?;
+    }
+    Ok(())
+}
+
+impl LevelMetrics {
+    /// Says whether chance explains the difference of the coverage from 1 - α.
+    pub(crate) fn verdict(&self) -> String {
+        let (metrics, (low, high)) = (&self.metrics, self.by_chance);
+        let (coverage, target) = (share(metrics.coverage), share(1.0 - metrics.alpha));
+        if self.as_low < RARE {
+            let times = 1.0 / self.as_low.max(1e-9);
+            format!(
+                "coverage {coverage} is too low for {target}: by chance it is this low once in {times:.0} times. These \
+                 points differ from the calibration points"
+            )
+        } else if metrics.coverage < low {
+            format!("coverage {coverage} is low for {target}, and more often than 1 time in 100 chance is so")
+        } else if metrics.coverage > high {
+            format!("coverage {coverage} is higher than {target} and than chance explains; sets are larger than needed")
+        } else {
+            format!("coverage {coverage} is what chance allows around {target}")
+        }
+    }
+}
+
+/// Writes the coverage of parts of the points at every level: by confidence, or by all kinds of parts.
+pub(crate) fn write_portions(out: &mut dyn Write, levels: &[LevelMetrics], columns: Columns) -> io::Result<()> {
     for LevelMetrics { metrics, portions, .. } in levels {
         let kinds = [
             ("confidence", &portions.by_confidence),
             ("set size", &portions.by_size),
             ("class frequency", &portions.by_frequency),
         ];
-        for (kind, portions) in kinds.into_iter().filter(|(_, portions)| !portions.is_empty()) {
-            let each = portions
-                .iter()
-                .map(|Portion { name, points, coverage, .. }| format!("{name} {} ({points} points)", share(*coverage)));
-            let text = each.collect::<Vec<_>>().join(", ");
-            let label = format!("  alpha {}, coverage by {kind}: ", metrics.alpha);
-            writeln!(out, "{}", paragraph(&label, &text))?;
+        let shown = if columns == Columns::All { &kinds[..] } else { &kinds[..1] };
+        for (kind, portions) in shown.iter().filter(|(_, portions)| !portions.is_empty()) {
+            writeln!(out, "  coverage by {kind} at alpha {}:", metrics.alpha)?;
+            let row = |Portion { name, points, coverage, size }: &Portion| {
+                [name.clone(), points.to_string(), share(*coverage), format!("{size:.2}")].to_vec()
+            };
+            write!(out, "{}", Table::from_text([*kind, "points", "Cov", "Size"], portions.iter().map(row)).to_text())?;
         }
     }
     Ok(())

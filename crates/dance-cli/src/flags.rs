@@ -6,21 +6,21 @@ const FLAGS: [(&str, &str); 21] = [
     ("`calibration` = ", "--calibration "),
     ("`by_class` = ", "--by-class "),
     ("`new_labels` = true", "--new-labels"),
-    ("`mix` = ", "--mix "),
+    ("`mix` = ", "--scores mix="),
     ("drop `method`", "drop --method"),
     ("drop `calibration`", "drop --calibration"),
     ("drop `by_class`", "drop --by-class"),
     ("drop `new_labels`", "drop --new-labels"),
-    ("drop `mix`", "drop --mix"),
+    ("drop `mix`", "drop --scores mix"),
     ("the setting `format`", "--format"),
     ("the setting `labels`", "--labels"),
-    ("the setting `unlabelled`, with an empty text,", "--unlabelled ''"),
-    ("the setting `unlabelled` with the value ", "--unlabelled "),
-    ("set `unlabelled` to an empty text", "give --unlabelled ''"),
-    ("the setting `unlabelled`", "--unlabelled"),
+    ("the setting `unlabelled`, with an empty text,", "--unlabeled ''"),
+    ("the setting `unlabelled` with the value ", "--unlabeled "),
+    ("set `unlabelled` to an empty text", "give --unlabeled ''"),
+    ("the setting `unlabelled`", "--unlabeled"),
     ("the setting `label_column`", "--label-column"),
     ("the setting `id_column`", "--id-column"),
-    ("the setting `embeddings_column`", "--embeddings-name"),
+    ("the setting `embeddings_column`", "--embedding-column"),
     ("`id_column` or `other_columns`", "--id-column, --groups or --parts"),
     ("`id_column`", "--id-column"),
 ];
@@ -40,7 +40,7 @@ mod tests {
         let text = with_flags(&config.check().unwrap_err().to_string());
         assert!(text.starts_with("--new-labels cannot be used with --method dance: drop --new-labels"), "{text}");
         let text = "no label at row 3; the setting `unlabelled`, with an empty text, leaves out such rows";
-        let expected = "no label at row 3; --unlabelled '' leaves out such rows";
+        let expected = "no label at row 3; --unlabeled '' leaves out such rows";
         assert_eq!(with_flags(text), expected);
         assert_eq!(with_flags("by the setting `label_column` or `id_column`"), "by --label-column or --id-column");
         assert_eq!(with_flags("it holds `labels`, `format`"), "it holds `labels`, `format`");

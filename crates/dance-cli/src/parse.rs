@@ -7,6 +7,13 @@ use dance::data::io::Format;
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Alphas(pub(crate) Vec<f64>);
 
+impl Alphas {
+    /// Returns the levels that were given, or those that `model` remembers.
+    pub(crate) fn or_of(given: Option<&Self>, model: &dance::Dance) -> Self {
+        given.cloned().unwrap_or_else(|| Self(model.fitted().config.alphas.clone()))
+    }
+}
+
 /// Shares of the data for kernel, calibration and, if there are three, test.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Split(pub(crate) Vec<f64>);
@@ -43,16 +50,24 @@ pub(crate) fn share(text: &str) -> Result<f64, String> {
     }
 }
 
-/// The least coverage that passes, at every level or at some levels.
+/// The coverage that passes a check.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum MinCoverage {
+    /// Any coverage that chance explains.
+    ByChance,
+    /// This coverage or more, at every level.
     Everywhere(f64),
+    /// This coverage or more, at some levels.
     At(Vec<(f64, f64)>),
 }
+
+/// The word for a coverage that chance explains.
+pub(crate) const BY_CHANCE: &str = "chance";
 
 impl MinCoverage {
     pub(crate) fn at(&self, alpha: f64) -> Option<f64> {
         match self {
+            Self::ByChance => None,
             Self::Everywhere(least) => Some(*least),
             Self::At(pairs) => pairs.iter().find(|pair| pair.0 == alpha).map(|pair| pair.1),
         }
@@ -61,7 +76,7 @@ impl MinCoverage {
     /// Returns the levels that it names.
     pub(crate) fn levels(&self) -> Vec<f64> {
         match self {
-            Self::Everywhere(_) => Vec::new(),
+            Self::ByChance | Self::Everywhere(_) => Vec::new(),
             Self::At(pairs) => pairs.iter().map(|pair| pair.0).collect(),
         }
     }
@@ -70,6 +85,7 @@ impl MinCoverage {
 impl std::fmt::Display for MinCoverage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
+            Self::ByChance => f.write_str(BY_CHANCE),
             Self::Everywhere(least) => write!(f, "{least}"),
             Self::At(pairs) => {
                 let pairs = pairs.iter().map(|(level, least)| format!("{level}={least}"));
@@ -80,6 +96,9 @@ impl std::fmt::Display for MinCoverage {
 }
 
 pub(crate) fn min_coverage(text: &str) -> Result<MinCoverage, String> {
+    if text == BY_CHANCE {
+        return Ok(MinCoverage::ByChance);
+    }
     if !text.contains('=') {
         return share(text).map(MinCoverage::Everywhere);
     }
@@ -106,17 +125,30 @@ pub(crate) fn split(text: &str) -> Result<Split, String> {
     Ok(Split(shares))
 }
 
+/// Parses `NAME=VALUE,…`, each name once.
+pub(crate) fn settings(text: &str) -> Result<Vec<(&str, &str)>, String> {
+    let mut pairs: Vec<(&str, &str)> = Vec::new();
+    for pair in text.split(',') {
+        let (name, value) = pair.split_once('=').ok_or_else(|| format!("give NAME=VALUE, not `{pair}`"))?;
+        pairs.push((name.trim(), value.trim()));
+    }
+    match pairs.iter().enumerate().find(|(place, pair)| pairs[..*place].iter().any(|other| other.0 == pair.0)) {
+        Some((_, (name, _))) => Err(format!("`{name}` is given twice")),
+        None => Ok(pairs),
+    }
+}
+
 pub(crate) fn bandwidth(text: &str) -> Result<Range, String> {
     range(text, f64::MIN_POSITIVE)
-        .ok_or_else(|| "a positive number of median distances such as 2, or a range such as 0.1,20".into())
+        .ok_or_else(|| "a positive number of median distances such as 2, or a range such as 0.1..20".into())
 }
 
 pub(crate) fn shape(text: &str) -> Result<Range, String> {
-    range(text, 0.5).ok_or_else(|| "a number from 0.5 up such as 1, or a range such as 0.5,2".into())
+    range(text, 0.5).ok_or_else(|| "a number from 0.5 up such as 1, or a range such as 0.5..2".into())
 }
 
 fn range(text: &str, least: f64) -> Option<Range> {
-    let (low, high) = text.split_once(',').unwrap_or((text, text));
+    let (low, high) = text.split_once("..").unwrap_or((text, text));
     let (low, high): (f64, f64) = (low.trim().parse().ok()?, high.trim().parse().ok()?);
     (low >= least && low <= high && high.is_finite()).then_some(Range(low, high))
 }
@@ -135,6 +167,10 @@ pub(crate) fn positive(text: &str) -> Result<f64, String> {
     }
 }
 
+pub(crate) fn whole(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_| "must be a whole number from 0 up".into())
+}
+
 pub(crate) fn at_least_one(text: &str) -> Result<usize, String> {
     match text.parse::<usize>() {
         Ok(value) if value > 0 => Ok(value),
@@ -146,7 +182,7 @@ pub(crate) fn mix(text: &str) -> Result<Mix, String> {
     text.parse().map_err(|_| "`auto`, or a number from 0 (k-NN set) to 1 (CLR set)".into())
 }
 
-/// Parses an amount of memory (`8GiB`, `500MB`, `1e9`). Binary units end in `iB`, decimal ones in `B`.
+/// Parses an amount of memory (`8GiB`, `500MB`, `1e9B`). Binary units end in `iB`, decimal ones in `B`.
 pub(crate) fn memory(text: &str) -> Result<u64, String> {
     const UNITS: [(&str, f64); 9] = [
         ("KiB", 1024.0),
@@ -162,6 +198,9 @@ pub(crate) fn memory(text: &str) -> Result<u64, String> {
     let unit = UNITS.iter().find(|(unit, _)| text.len() > unit.len() && ends_with(text, unit));
     let (number, factor) = unit.map_or((text, 1.0), |(unit, factor)| (&text[..text.len() - unit.len()], *factor));
     match number.trim().parse::<f64>() {
+        Ok(number) if unit.is_none() && number.is_finite() => {
+            Err(format!("a unit is missing: {number}GiB, {number}MB or {number}B"))
+        }
         Ok(number) if number > 0.0 && number.is_finite() => Ok((number * factor) as u64),
         _ => Err("an amount of memory, such as 8GiB or 500MB".into()),
     }
@@ -188,12 +227,12 @@ mod tests {
             assert!(split(wrong).is_err(), "{wrong}");
         }
         assert_eq!(bandwidth("2"), Ok(Range(2.0, 2.0)));
-        assert_eq!(shape("0.5,2"), Ok(Range(0.5, 2.0)));
-        assert!(shape("0.4").is_err() && shape("2,1").is_err() && bandwidth("0").is_err());
+        assert_eq!(shape("0.5..2"), Ok(Range(0.5, 2.0)));
+        assert!(shape("0.4").is_err() && shape("2..1").is_err() && bandwidth("0").is_err());
         assert_eq!(memory("8GiB"), Ok(8 << 30));
         assert_eq!(memory("1.5 kb"), Ok(1500));
-        assert_eq!(memory("1e9"), Ok(1_000_000_000));
-        for wrong in ["", "GiB", "-1GB", "many", "é"] {
+        assert_eq!(memory("1e9B"), Ok(1_000_000_000));
+        for wrong in ["", "GiB", "-1GB", "many", "é", "8"] {
             assert!(memory(wrong).is_err(), "{wrong}");
         }
         assert_eq!(mix("auto"), Ok(Mix::Auto));

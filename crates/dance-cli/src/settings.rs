@@ -68,47 +68,70 @@ impl From<ByClassChoice> for ByClass {
     }
 }
 
-#[derive(Args, Clone, Debug)]
+/// Options of the method that `fit` and `recalibrate` share.
+#[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Method")]
 pub(crate) struct MethodOptions {
-    /// Use the paper's settings: method dance with reuse; for `fit` also no refit and clamped probabilities. Other
-    /// options win
-    #[arg(long)]
-    pub(crate) paper: bool,
     /// Method that gives every label a p-value [default of `fit`: posterior, or fuse if memory does not suffice]
     #[arg(long, value_enum, value_name = "METHOD")]
     pub(crate) method: Option<MethodChoice>,
-    /// Use of the calibration points [default of `fit`: reuse with the method dance, full with the others]
-    #[arg(long, value_enum, value_name = "HOW")]
+    /// Use of the calibration points. Change it to compare with the paper, or for faster predictions [default of `fit`:
+    /// reuse with the method dance, full with the others]
+    #[arg(long, value_enum, value_name = "HOW", hide_short_help = true)]
     pub(crate) calibration: Option<CalibrationChoice>,
     /// Guarantee for groups of classes; without it, for all points together. Needs full calibration; fuse has only
     /// `each`
-    #[arg(long, value_enum, value_name = "CLASSES")]
+    #[arg(long, value_enum, value_name = "CLASSES", help_heading = "Guarantee")]
     pub(crate) by_class: Option<ByClassChoice>,
     /// Let sets contain "a new label": the guarantee then includes labels that no point of the model has. Needs full
     /// calibration
-    #[arg(long)]
+    #[arg(long, help_heading = "Guarantee")]
     pub(crate) new_labels: bool,
-    /// Neighbors of the rank score [default of `fit`: 100]
-    #[arg(long, value_name = "N", value_parser = parse::at_least_one)]
-    pub(crate) rank_neighbors: Option<usize>,
-    /// Neighbors of the contrastive score [default of `fit`: 50]
-    #[arg(long, value_name = "N", value_parser = parse::at_least_one)]
-    pub(crate) contrast_neighbors: Option<usize>,
-    /// Temperature of the contrastive score [default of `fit`: 0.01]
-    #[arg(long, value_name = "X", value_parser = parse::positive, allow_hyphen_values = true)]
-    pub(crate) temperature: Option<f64>,
-    /// Share of alpha for the contrastive score, with the method dance: `auto`, or 0 (k-NN set) to 1 (CLR set)
-    /// [default of `fit`: auto]
-    #[arg(long, value_name = "auto|X", value_parser = parse::mix)]
-    pub(crate) mix: Option<Mix>,
+}
+
+/// Settings of the scores that the methods fuse and dance use: `rank_neighbors=100,mix=auto`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct ScoreSettings {
+    rank_neighbors: Option<usize>,
+    contrast_neighbors: Option<usize>,
+    temperature: Option<f64>,
+    mix: Option<Mix>,
+}
+
+impl ScoreSettings {
+    /// Parses settings as `NAME=VALUE,…`.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let mut found = Self::default();
+        for (name, value) in parse::settings(text)? {
+            let in_name = |error: String| format!("{name}: {error}");
+            match name {
+                "rank_neighbors" => found.rank_neighbors = Some(parse::at_least_one(value).map_err(in_name)?),
+                "contrast_neighbors" => found.contrast_neighbors = Some(parse::at_least_one(value).map_err(in_name)?),
+                "temperature" => found.temperature = Some(parse::positive(value).map_err(in_name)?),
+                "mix" => found.mix = Some(parse::mix(value).map_err(in_name)?),
+                _ => {
+                    let names = "rank_neighbors, contrast_neighbors, temperature, mix";
+                    return Err(format!("`{name}` is not a setting of scores; the settings are {names}"));
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Returns `config` with the settings that were given.
+    pub(crate) fn apply(&self, config: ConformalConfig) -> ConformalConfig {
+        config
+            .rank_neighbors(self.rank_neighbors.unwrap_or(config.rank_neighbors))
+            .contrast_neighbors(self.contrast_neighbors.unwrap_or(config.contrast_neighbors))
+            .temperature(self.temperature.unwrap_or(config.temperature))
+            .mix(self.mix.unwrap_or(config.mix))
+    }
 }
 
 impl MethodOptions {
     /// Returns `config` with the options that were given. Another method or calibration drops the settings that depend
     /// on it.
-    pub(crate) fn apply(&self, config: ConformalConfig, seed: u64) -> ConformalConfig {
-        let mut config = if self.paper { ConformalConfig::paper() } else { config };
+    pub(crate) fn apply(&self, mut config: ConformalConfig, seed: u64) -> ConformalConfig {
         if self.method.is_some() || self.calibration.is_some() {
             config = config.by_class(ByClass::All).new_labels(false);
         }
@@ -122,10 +145,6 @@ impl MethodOptions {
         config
             .by_class(self.by_class.map_or(config.by_class, ByClass::from))
             .new_labels(self.new_labels || config.new_labels)
-            .rank_neighbors(self.rank_neighbors.unwrap_or(config.rank_neighbors))
-            .contrast_neighbors(self.contrast_neighbors.unwrap_or(config.contrast_neighbors))
-            .temperature(self.temperature.unwrap_or(config.temperature))
-            .mix(self.mix.unwrap_or(config.mix))
             .seed(seed)
     }
 }
@@ -133,18 +152,6 @@ impl MethodOptions {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const NONE: MethodOptions = MethodOptions {
-        paper: false,
-        method: None,
-        calibration: None,
-        by_class: None,
-        new_labels: false,
-        rank_neighbors: None,
-        contrast_neighbors: None,
-        temperature: None,
-        mix: None,
-    };
 
     #[test]
     fn what_is_not_given_stays_and_another_method_starts_afresh() {
@@ -154,13 +161,25 @@ mod tests {
             .by_class(ByClass::Each)
             .new_labels(true)
             .seed(7);
-        assert_eq!(NONE.apply(before, 7), before);
-        let dance = MethodOptions { method: Some(MethodChoice::Dance), ..NONE }.apply(before, 7);
+        assert_eq!(MethodOptions::default().apply(before, 7), before);
+        let dance = MethodOptions { method: Some(MethodChoice::Dance), ..MethodOptions::default() }.apply(before, 7);
         assert_eq!(dance, ConformalConfig::default().with_method(MethodName::Dance).seed(7));
-        let split = MethodOptions { calibration: Some(CalibrationChoice::Split), ..NONE }.apply(before, 7);
+        let split = MethodOptions { calibration: Some(CalibrationChoice::Split), ..MethodOptions::default() }.apply(before, 7);
         assert_eq!((split.method, split.calibration), (Some(MethodName::Posterior), Some(Calibration::Split)));
         assert_eq!((split.by_class, split.new_labels), (ByClass::All, false));
-        let paper = MethodOptions { paper: true, mix: Some(Mix::Fixed(0.2)), ..NONE }.apply(before, 3);
-        assert_eq!(paper, ConformalConfig::paper().mix(Mix::Fixed(0.2)).seed(3));
+    }
+
+    #[test]
+    fn settings_of_scores_are_pairs() {
+        let config = ConformalConfig::default().with_method(MethodName::Dance);
+        let scores = ScoreSettings::parse("rank_neighbors=7, temperature=0.5,mix=0.2").unwrap();
+        assert_eq!(scores.apply(config), config.rank_neighbors(7).temperature(0.5).mix(Mix::Fixed(0.2)));
+        for (wrong, says) in
+            [("rank_neighbors=0", "rank_neighbors: "), ("k=3", "`k` is not a setting"), ("mix", "NAME=VALUE"),
+             ("mix=0,mix=1", "`mix` is given twice")]
+        {
+            let error = ScoreSettings::parse(wrong).unwrap_err();
+            assert!(error.contains(says), "{error}");
+        }
     }
 }

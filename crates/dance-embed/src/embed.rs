@@ -248,7 +248,7 @@ impl Job<'_> {
         match rows.iter().zip(outcomes).find_map(|(row, outcome)| Some((row, outcome.as_ref().err()?))) {
             None => Ok(()),
             Some((&row, reason)) => Err(Error::Data(format!(
-                "{}: {}: {reason} (--skip-bad leaves out what cannot be embedded)",
+                "{}: {}: {reason} (--on-error skip leaves out what cannot be embedded)",
                 self.items.origin, self.items.ids[row]
             ))),
         }

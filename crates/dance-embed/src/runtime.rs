@@ -40,8 +40,8 @@ pub fn open(named: Option<&Path>) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Searches for the library.
-fn find(named: Option<&Path>) -> Result<PathBuf> {
+/// Searches for the library, and returns its path without opening it.
+pub fn find(named: Option<&Path>) -> Result<PathBuf> {
     let from_environment = || std::env::var_os("ORT_DYLIB_PATH").filter(|path| !path.is_empty()).map(PathBuf::from);
     if let Some(path) = named.map(Path::to_owned).or_else(from_environment) {
         // A named library is used, or refused by its name.
@@ -112,9 +112,10 @@ fn in_python(root: &Path) -> Option<PathBuf> {
 
 /// Finds the library by a Python program, which locates the package without importing it.
 fn of_python(python: &str) -> Option<PathBuf> {
-    const SCRIPT: &str = "import importlib.util as u; s = u.find_spec('onnxruntime'); \
-                          print(s.submodule_search_locations[0] if s else '')";
-    let answer = Command::new(python).args(["-c", SCRIPT]).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    // An isolated interpreter runs no code of the current folder. The user's own packages are looked up all the same.
+    const SCRIPT: &str = "import sys, site, importlib.util as u; sys.path.append(site.getusersitepackages()); \
+                          s = u.find_spec('onnxruntime'); print(s.submodule_search_locations[0] if s else '')";
+    let answer = Command::new(python).args(["-I", "-c", SCRIPT]).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     let text = String::from_utf8(answer.stdout).ok()?;
     let folder = text.trim();
     if folder.is_empty() { None } else { in_folder(&Path::new(folder).join("capi")) }

@@ -6,12 +6,12 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use dance::machine;
 use dance_bench::experiment::{self, Ablation, Method, Plan, Results};
 use dance_bench::report::{self, tables};
 
-use super::fit::Probabilities;
 use crate::args::Shared;
-use crate::data::Columns;
+use crate::data::{Columns, FileFormat, LabelColumns};
 use crate::progress::Progress;
 use dance_page::table::Table;
 use dance_page::text::paragraph;
@@ -20,9 +20,18 @@ pub(crate) const EXAMPLE: &str = "Example:\n  dance bench pets.npz dtd.npz --alp
     dance bench pets.npz --methods dance,knn-set,aps --ablate mix,reference\n\n\
     Fits once per data set and seed. The same command continues a run that was stopped.";
 
+/// The values of `--probabilities`.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Probabilities {
+    /// Calibrated on validation points, so that 0.8 means right about 80 % of the time
+    Calibrated,
+    /// Clamped and divided by their sum, as in the paper
+    Clamp,
+}
+
 #[derive(Args, Debug)]
 pub(crate) struct Bench {
-    /// Data sets with labels: .npz, .safetensors, .csv, .tsv, .parquet, .jsonl; one .npy with --labels
+    /// Data sets with labels: .npz, .safetensors, .csv, .tsv, .parquet or .jsonl
     #[arg(value_name = "DATA", required = true)]
     data: Vec<PathBuf>,
     /// Error levels
@@ -49,7 +58,8 @@ pub(crate) struct Bench {
     /// Use the paper's protocol: no refit on validation points, clamped probabilities, stratified parts
     #[arg(long)]
     paper: bool,
-    /// Source of the kernel's class probabilities [default: calibrated]
+    /// Source of the kernel's class probabilities: calibrated on validation points, or clamped as in the paper [default:
+    /// calibrated]
     #[arg(long, value_enum, value_name = "HOW")]
     probabilities: Option<Probabilities>,
     /// Settings to try in each search for bandwidth and shape
@@ -59,16 +69,18 @@ pub(crate) struct Bench {
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
     #[command(flatten)]
-    columns: Columns,
+    files: LabelColumns,
 }
 
 impl Bench {
+    /// Returns the names of columns in DATA.
+    fn columns(&self) -> Columns {
+        self.files.columns(&FileFormat::default())
+    }
+
     pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<()> {
         let plan = self.plan(shared);
         plan.check()?;
-        if self.columns.labels.is_some() && self.data.len() > 1 {
-            bail!("--labels holds the labels of one data set, and {} are given", self.data.len());
-        }
         let _alone = self.lock()?;
         let mut results = self.resume(plan)?;
         let keep = self.output.as_ref().map(|folder| folder.join("results.json"));
@@ -84,7 +96,7 @@ impl Bench {
             progress.note(&format!("[{}/{total}] {name}, seed {seed}", count.get()));
         };
         let context = shared.context(&progress)?;
-        let options = self.columns.options();
+        let options = self.columns().options();
         experiment::run(shared.device()?, &self.data, &options, &mut results, keep.as_deref(), &begins, &context)?;
         progress.finish();
         // Files are written before anything is printed, because the reader of stdout may close it.
@@ -104,8 +116,10 @@ impl Bench {
         let plan = if self.paper { Plan::paper() } else { Plan::default() };
         let mut plan =
             Plan { alphas: self.alpha.clone(), seeds: self.seeds, seed: shared.seed, zipf: self.zipf, ..plan };
-        if let Some(probabilities) = self.probabilities {
-            plan.config.probabilities = probabilities.into();
+        match self.probabilities {
+            Some(Probabilities::Calibrated) => plan.config.probabilities = machine::Probabilities::Calibrated,
+            Some(Probabilities::Clamp) => plan.config.probabilities = machine::Probabilities::Clamp,
+            None => {}
         }
         if !self.methods.is_empty() {
             plan.methods.clone_from(&self.methods);

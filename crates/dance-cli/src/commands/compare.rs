@@ -15,8 +15,8 @@ use dance_page::text::paragraph;
 use serde_json::{Value, json};
 
 use crate::args::Shared;
-use crate::data::{Columns, Truth, check_there, random_points};
-use crate::evaluation::{LevelMetrics, Predictions};
+use crate::data::{Columns, FileFormat, LabelColumns, Truth, check_there, random_points};
+use crate::evaluation::{LevelMetrics, Predictions, RARE};
 use crate::parse::{self, Alphas};
 use crate::progress::Progress;
 
@@ -37,14 +37,11 @@ pub(crate) struct Compare {
     /// Embeddings with labels that did not fit the kernel
     #[arg(value_name = "DATA")]
     data: PathBuf,
-    /// Error levels
-    #[arg(
-        long, value_name = "LEVELS", default_value = "0.1,0.05", value_parser = parse::alphas,
-        allow_hyphen_values = true
-    )]
-    alpha: Alphas,
+    /// Error levels [default: those given to `fit`]
+    #[arg(long, value_name = "LEVEL,…", value_parser = parse::alphas, allow_hyphen_values = true)]
+    alpha: Option<Alphas>,
     #[command(flatten)]
-    columns: Columns,
+    files: LabelColumns,
 }
 
 /// A method with its settings, and the options of `recalibrate` that select them.
@@ -92,16 +89,31 @@ struct Measured {
     seconds: f64,
 }
 
+/// Returns the row with the smallest sets at the first level, among the rows that promise coverage for all points
+/// together and keep it on these points.
+fn recommended(measured: &[Measured]) -> Option<&Measured> {
+    let promises = |row: &&Measured| !row.options.contains("--by-class") && !row.options.contains("--new-labels");
+    let keeps = |row: &&Measured| row.levels.iter().all(|level| level.as_low >= RARE);
+    let size = |row: &Measured| row.levels[0].metrics.size;
+    measured.iter().filter(promises).filter(keeps).min_by(|a, b| size(a).total_cmp(&size(b)))
+}
+
 impl Compare {
+    /// Returns the names of columns in DATA.
+    fn columns(&self) -> Columns {
+        self.files.columns(&FileFormat::default())
+    }
+
     pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<()> {
         check_there(&self.model)?;
-        self.columns.check(&self.data)?;
+        self.columns().check(&self.data)?;
         let progress = Progress::new(shared);
         progress.begin("comparing");
         let context = shared.context(&progress)?;
         let model = Dance::load(shared.device()?, &self.model, &context)?;
+        let alphas = Alphas::or_of(self.alpha.as_ref(), &model);
         let in_data = || self.data.display().to_string();
-        let data = self.columns.dataset(&self.data, model.classes(), &progress)?;
+        let data = self.columns().dataset(&self.data, model.classes(), &progress)?;
         let data = random_points(data, &self.data, &progress)?;
         let halves = split::uniform(data.len(), &[0.5, 0.5], shared.seed).with_context(in_data)?;
         let [calibration, evaluation] = [0, 1].map(|half| data.select(&halves[half]));
@@ -110,7 +122,7 @@ impl Compare {
         for (number, candidate) in CANDIDATES.iter().enumerate() {
             progress.begin(candidate.options);
             let context = if number == 0 { context.clone() } else { context.quiet() };
-            match self.measure(candidate, &model, (&calibration, &evaluation), shared, &context) {
+            match self.measure(candidate, &model, (&calibration, &evaluation), &alphas, shared, &context) {
                 Ok(found) => measured.push(found),
                 Err(error @ Error::Memory { .. }) => {
                     progress.warn(&format!("{}: left out: {error}", candidate.options));
@@ -121,7 +133,7 @@ impl Compare {
         progress.finish();
         let mut out = terminal::stdout(shared.json);
         if shared.json {
-            let report = self.json(&measured, &calibration, &evaluation, &progress);
+            let report = self.json(&measured, &alphas, (&calibration, &evaluation), &progress);
             writeln!(out, "{report}")?;
             return Ok(());
         }
@@ -132,8 +144,8 @@ impl Compare {
             self.data.display(),
             evaluation.len()
         )?;
-        self.write(&mut out, &measured)?;
-        for &alpha in &self.alpha.0 {
+        Self::write(&mut out, &measured, &alphas)?;
+        for &alpha in &alphas.0 {
             let rare = rare_classes(&calibration, alpha);
             if rare > 0 {
                 let text = format!(
@@ -145,7 +157,26 @@ impl Compare {
                 writeln!(out, "{}", paragraph(&format!("  alpha {alpha}: "), &text))?;
             }
         }
+        writeln!(out, "{}", paragraph("  recommendation: ", &self.recommendation(&measured)))?;
         Ok(())
+    }
+
+    /// Says which row has the smallest sets, and how to get a model of it.
+    fn recommendation(&self, measured: &[Measured]) -> String {
+        let Some(best) = recommended(measured) else {
+            return "no row keeps its coverage on these points; they may differ from those that fitted the kernel".into();
+        };
+        format!(
+            "{} has the smallest sets at alpha {} among the rows for all points together, {:.2} labels on average. \
+             Rows whose size differs by less than 5 % are alike; then prefer the faster one. For a model of it: dance \
+             recalibrate {} {} -o NEW.dance {}",
+            best.options,
+            best.levels[0].metrics.alpha,
+            best.levels[0].metrics.size,
+            self.model.display(),
+            self.data.display(),
+            best.options
+        )
     }
 
     /// Calibrates a candidate on one half of the points and evaluates it on the other.
@@ -154,6 +185,7 @@ impl Compare {
         candidate: &Candidate,
         model: &Dance,
         (calibration, evaluation): (&Dataset, &Dataset),
+        alphas: &Alphas,
         shared: &Shared,
         context: &dance::Context<'_>,
     ) -> dance::Result<Measured> {
@@ -161,13 +193,19 @@ impl Compare {
         let model = model.recalibrate(shared.device()?, calibration, Sampling::Random, Some(config), context)?;
         let truth = Truth::of(&model, evaluation);
         let begin = Instant::now();
-        let predictions = Predictions::new(&model, &evaluation.embeddings, &self.alpha, context)?;
+        let predictions = Predictions::new(&model, &evaluation.embeddings, alphas, context)?;
         let seconds = 1000.0 * begin.elapsed().as_secs_f64() / evaluation.len() as f64;
         let every: Vec<usize> = (0..evaluation.len()).collect();
         Ok(Measured { options: candidate.options, levels: predictions.evaluate(&truth, &every)?, seconds })
     }
 
-    fn json(&self, measured: &[Measured], calibration: &Dataset, evaluation: &Dataset, progress: &Progress) -> Value {
+    fn json(
+        &self,
+        measured: &[Measured],
+        alphas: &Alphas,
+        (calibration, evaluation): (&Dataset, &Dataset),
+        progress: &Progress,
+    ) -> Value {
         let method = |measured: &Measured| {
             json!({
                 "options": measured.options,
@@ -175,7 +213,7 @@ impl Compare {
                 "seconds_per_thousand_points": measured.seconds,
             })
         };
-        let rare: Vec<usize> = self.alpha.0.iter().map(|&alpha| rare_classes(calibration, alpha)).collect();
+        let rare: Vec<usize> = alphas.0.iter().map(|&alpha| rare_classes(calibration, alpha)).collect();
         json!({
             "model": self.model.display().to_string(),
             "data": self.data.display().to_string(),
@@ -183,13 +221,14 @@ impl Compare {
             "evaluation_points": evaluation.len(),
             "methods": measured.iter().map(method).collect::<Vec<_>>(),
             "classes_too_rare_to_leave_out": rare,
+            "recommended": recommended(measured).map(|best| best.options),
             "warnings": progress.warnings(),
         })
     }
 
-    fn write(&self, out: &mut dyn Write, measured: &[Measured]) -> std::io::Result<()> {
+    fn write(out: &mut dyn Write, measured: &[Measured], alphas: &Alphas) -> std::io::Result<()> {
         let mut header = vec!["options".to_owned()];
-        for alpha in &self.alpha.0 {
+        for alpha in &alphas.0 {
             header.extend(["Size", "Cov", "dev"].map(|name| format!("{name} at {alpha}")));
         }
         header.push("s per 1000".into());

@@ -2,10 +2,10 @@
 
 use std::io::{self, Write};
 
-use clap::{Args, CommandFactory};
+use clap::Args;
 use clap_complete::Shell;
 
-use crate::args::Arguments;
+use crate::args::command_line;
 
 pub(crate) const EXAMPLE: &str = "Example:
   dance completions bash > ~/.local/share/bash-completion/completions/dance
@@ -23,7 +23,7 @@ impl Completions {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
         // Generated in memory first, because the generator panics when it cannot write.
         let mut text = Vec::new();
-        clap_complete::generate(self.shell, &mut Arguments::command(), "dance", &mut text);
+        clap_complete::generate(self.shell, &mut command_line(), "dance", &mut text);
         io::stdout().write_all(&text)?;
         Ok(())
     }

@@ -19,9 +19,9 @@ use crate::path_conflicts;
 use crate::progress::Progress;
 
 pub(crate) const EXAMPLE: &str = r#"Example:
-  dance embed photos/ -o photos.npz --model clip-vit-b-32 --prompt "a photo of a {}"
-  dance embed questions.csv -o questions.npz --model all-MiniLM-L6-v2
-  dance embed eurosat.parquet -o eurosat.npz --model exported/efficientnet
+  dance embed photos/ -o photos.npz --encoder clip-vit-b-32 --prompt "a photo of a {}"
+  dance embed questions.csv -o questions.npz --encoder all-MiniLM-L6-v2
+  dance embed eurosat.parquet -o eurosat.npz --encoder exported/efficientnet
 
 SOURCE is one of:
   a folder of pictures; subfolders are classes
@@ -36,6 +36,15 @@ The encoder is one of:
 ONNX Runtime runs the encoder: `pip install onnxruntime`. A run that was stopped continues:
 finished embeddings are kept in OUT.parts until OUT is written."#;
 
+/// The values of `--on-error`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum OnError {
+    /// Stop at the first one, and write nothing
+    Stop,
+    /// Leave it out and list it
+    Skip,
+}
+
 #[derive(Args, Debug)]
 pub(crate) struct Embed {
     /// Pictures or texts
@@ -46,7 +55,7 @@ pub(crate) struct Embed {
     output: PathBuf,
     /// Encoder: a name, a folder or an .onnx file
     #[arg(short, long, value_name = "ENCODER")]
-    model: String,
+    encoder: String,
     /// Embed the class names in this file too, one per line, as `prototypes`. Without it, --prompt embeds the names of
     /// the labels
     #[arg(long, value_name = "FILE")]
@@ -54,9 +63,9 @@ pub(crate) struct Embed {
     /// Text around a class name, which replaces {}; for CLIP "a photo of a {}" [default: {}]
     #[arg(long, value_name = "TEXT")]
     prompt: Option<String>,
-    /// Skip and list inputs that cannot be embedded, instead of stopping
-    #[arg(long)]
-    skip_bad: bool,
+    /// Treatment of inputs that cannot be embedded
+    #[arg(long, value_enum, default_value_t = OnError::Stop, value_name = "HOW")]
+    on_error: OnError,
     #[command(flatten)]
     encoding: Encoding,
 }
@@ -68,8 +77,8 @@ impl Embed {
         let context = shared.context(&progress)?;
         let items = encoding::read(&self.source, &progress)?;
         let names = self.class_names(&items)?;
-        let encoder = self.encoding.open(&self.model, items.modality, shared.device, &context)?;
-        let options = EmbedOptions { skip_bad: self.skip_bad, parts: Some(self.parts()) };
+        let encoder = self.encoding.open(&self.encoder, items.modality, shared.device, &context)?;
+        let options = EmbedOptions { skip_bad: self.on_error == OnError::Skip, parts: Some(self.parts()) };
         let embedded = embed(&items, &encoder, &options, &context)?;
         let mut table = embedded.table.clone();
         // Class names are texts: an encoder of pictures has a text encoder beside it.
@@ -78,7 +87,7 @@ impl Embed {
             let of_names = if items.modality == Modality::Texts {
                 prototypes(&names, prompt, &encoder, &context)
             } else {
-                let encoder = self.encoding.open(&self.model, Modality::Texts, shared.device, &context)?;
+                let encoder = self.encoding.open(&self.encoder, Modality::Texts, shared.device, &context)?;
                 prototypes(&names, prompt, &encoder, &context)
             };
             table.prototypes = Some(of_names.context("embedding class names")?);

@@ -15,9 +15,10 @@ use serde_json::{Value, json};
 
 use super::Outcome;
 use crate::args::Shared;
-use crate::data::{Columns, Truth, check_there};
+use crate::data::{Columns, FileFormat, LabeledFile, Truth, check_there};
 use crate::evaluation::{
-    LEGEND, LevelMetrics, Predictions, new_label_text, warn_of_levels, write_metrics, write_portions,
+    self as metrics, LEGEND, LEGEND_OF_ALL, LevelMetrics, Predictions, RARE, new_label_text, warn_of_levels, write_classes,
+    write_metrics, write_portions,
 };
 use crate::output::{Format, write_frame};
 use crate::parse::{self, Alphas, MinCoverage};
@@ -27,13 +28,13 @@ use crate::progress::{Progress, print_line};
 pub(crate) const EXAMPLE: &str = "Example:
   dance evaluate model.dance test.npz --alpha 0.1,0.05
   dance evaluate model.dance test.npz --check || echo 'coverage has dropped'
-  dance evaluate model.dance test.npz --min-coverage 0.1=0.88,0.05=0.93
-  dance evaluate model.dance test.npz --per-class classes.csv
+  dance evaluate model.dance test.npz --check=0.1=0.88,0.05=0.93
+  dance evaluate model.dance test.npz --classes-out classes.csv
 
-A legend below the table explains its columns. With few points per class even perfect coverage has
-a CCV above 0, which is shown as `floor`. SSCV jumps where a group of sets of similar size has few
-members. `mix` (method dance) is the share of alpha for the contrastive score. `--json` also has
-the mean coverage of the classes.";
+A legend below the table explains its columns, and a sentence says whether chance explains a
+difference from 1 - alpha. With --all: even perfect coverage has a CCV above 0 with few points per
+class, which is shown as `floor`; SSCV jumps where a group of sets of similar size has few members.
+`--json` has every number.";
 
 #[derive(Args, Debug)]
 pub(crate) struct Evaluate {
@@ -43,34 +44,33 @@ pub(crate) struct Evaluate {
     /// Embeddings with labels that neither fitted nor calibrated the model: a file, or a folder or pattern of files
     #[arg(value_name = "DATA")]
     data: PathBuf,
-    /// Error levels
+    /// Error levels [default: those given to `fit`]
+    #[arg(long, value_name = "LEVEL,…", value_parser = parse::alphas, allow_hyphen_values = true)]
+    alpha: Option<Alphas>,
+    /// Exit with status 1 if coverage is too low: lower than chance explains 99 times in 100, or with `=0.9` lower than
+    /// 0.9, or with `=0.1=0.88,0.05=0.93` lower than that at each level
     #[arg(
-        long, value_name = "LEVELS", default_value = "0.1,0.05", value_parser = parse::alphas,
-        allow_hyphen_values = true
+        long, value_name = "COVERAGE", value_parser = parse::min_coverage, num_args = 0..=1, require_equals = true,
+        default_missing_value = parse::BY_CHANCE
     )]
-    alpha: Alphas,
-    /// Exit with status 1 if coverage is below this share: one for all levels, or one for each
-    #[arg(long, value_name = "X|LEVEL=X,…", value_parser = parse::min_coverage)]
-    min_coverage: Option<MinCoverage>,
+    check: Option<MinCoverage>,
+    /// Print every column of the table: class coverage, size-stratified coverage and more
+    #[arg(long)]
+    all: bool,
     /// Write coverage and set size of every class at every level to this file (.csv, .parquet, .npz, .jsonl)
     #[arg(long, value_name = "FILE")]
-    per_class: Option<PathBuf>,
-    /// Exit with status 1 if, at any level, coverage is so low that chance explains it less than once in a hundred
-    /// times
-    #[arg(long)]
-    check: bool,
+    classes_out: Option<PathBuf>,
     /// Evaluate N rows, drawn at random in one pass; without it all of DATA are held in memory
     #[arg(long, value_name = "N", value_parser = parse::at_least_one)]
     sample: Option<usize>,
-    /// Leave out points that fitted or calibrated the model
+    /// Leave out points that fitted or calibrated the model; otherwise they are reported separately
     #[arg(long)]
-    exclude_seen: bool,
+    exclude_overlap: bool,
     #[command(flatten)]
-    columns: Columns,
+    files: LabeledFile,
+    #[command(flatten)]
+    format: FileFormat,
 }
-
-/// The largest probability at which `--check` fails.
-const RARE: f64 = 0.01;
 
 /// The number of points that fitted or calibrated the model.
 #[derive(Clone, Copy, Debug, Default, Serialize)]
@@ -99,19 +99,26 @@ struct Report {
     new_points: usize,
     without_overlap: Option<Vec<LevelMetrics>>,
     probabilities: Option<ProbabilityMetrics>,
+    /// The classes with the lowest coverage, as text.
+    classes: String,
     failures: Vec<String>,
 }
 
 impl Evaluate {
+    /// Returns the names of columns in DATA.
+    fn columns(&self) -> Columns {
+        self.files.columns(&self.format)
+    }
+
     pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<Outcome> {
         check_there(&self.model)?;
-        self.columns.check(&self.data)?;
-        let per_class = self.check(shared)?;
+        self.columns().check(&self.data)?;
+        let classes_out = self.checked_output(shared)?;
         let progress = Progress::new(shared);
         progress.begin("evaluating");
         let context = shared.context(&progress)?;
         let model = Dance::load(shared.device()?, &self.model, &context)?;
-        let report = self.evaluate(&model, per_class.as_ref(), shared, &progress, &context)?;
+        let report = self.evaluate(&model, classes_out.as_ref(), shared, &progress, &context)?;
         progress.finish();
 
         let mut out = terminal::stdout(shared.json);
@@ -129,12 +136,12 @@ impl Evaluate {
     fn evaluate(
         &self,
         model: &Dance,
-        per_class: Option<&(PathBuf, Format)>,
+        classes_out: Option<&(PathBuf, Format)>,
         shared: &Shared,
         progress: &Progress,
         context: &dance::Context<'_>,
     ) -> anyhow::Result<Report> {
-        let table = self.columns.table_for(&self.data, model, self.sample, shared.seed, progress)?;
+        let table = self.columns().table_for(&self.data, model, self.sample, shared.seed, progress)?;
         let truth = Truth::new(model, &table)?;
         if let Some(warning) = &truth.warning {
             progress.warn(warning);
@@ -147,7 +154,9 @@ impl Evaluate {
                 points.rows()
             ));
         }
-        warn_of_levels(model, &self.alpha.0, progress)?;
+        let alphas = Alphas::or_of(self.alpha.as_ref(), model);
+        self.check_levels(&alphas)?;
+        warn_of_levels(model, &alphas.0, progress)?;
 
         // Points of the model itself say nothing about new points.
         let in_data = || self.data.display().to_string();
@@ -155,23 +164,25 @@ impl Evaluate {
         let overlap = Overlap::of(&seen);
         let new: Vec<usize> = (0..points.rows()).filter(|&row| seen[row].is_none()).collect();
         if overlap.all() > 0 {
-            progress.warn(&overlap_warning(overlap, points.rows(), self.exclude_seen));
+            progress.warn(&overlap_warning(overlap, points.rows(), self.exclude_overlap));
         }
-        if (self.exclude_seen || self.is_checked()) && new.is_empty() {
+        if (self.exclude_overlap || self.is_checked()) && new.is_empty() {
             bail!("{}: every point fitted or calibrated the model; nothing is left to evaluate", in_data());
         }
         let every: Vec<usize> = (0..points.rows()).collect();
-        let rows = if self.exclude_seen { &new } else { &every };
-        let both = !self.exclude_seen && overlap.all() > 0 && !new.is_empty();
+        let rows = if self.exclude_overlap { &new } else { &every };
+        let both = !self.exclude_overlap && overlap.all() > 0 && !new.is_empty();
 
         // The points are scored once and evaluated twice: all of them, and those that are new to the model.
-        let predictions = Predictions::new(model, points, &self.alpha, context).with_context(in_data)?;
+        let predictions = Predictions::new(model, points, &alphas, context).with_context(in_data)?;
         let levels = predictions.evaluate(&truth, rows)?;
         let without_overlap = if both { Some(predictions.evaluate(&truth, &new)?) } else { None };
-        if let Some((path, format)) = per_class {
+        if let Some((path, format)) = classes_out {
             write_frame(path, *format, &predictions.per_class(&truth, rows))?;
         }
         let probabilities = predictions.evaluate_probabilities(&truth, rows)?;
+        let mut classes = Vec::new();
+        write_classes(&mut classes, &predictions, &truth, if both { &new } else { rows })?;
         let failures = self.failures(without_overlap.as_ref().unwrap_or(&levels));
         Ok(Report {
             points: rows.len(),
@@ -180,12 +191,22 @@ impl Evaluate {
             new_points: new.len(),
             without_overlap,
             probabilities,
+            classes: String::from_utf8_lossy(&classes).into_owned(),
             failures,
         })
     }
 
+    /// Refuses a check of a level that is not evaluated.
+    fn check_levels(&self, alphas: &Alphas) -> anyhow::Result<()> {
+        let levels = self.check.iter().flat_map(MinCoverage::levels);
+        match levels.into_iter().find(|level| !alphas.0.contains(level)) {
+            Some(level) => bail!("--check={level}=…: {level} is not among the levels of --alpha; add it there"),
+            None => Ok(()),
+        }
+    }
+
     fn is_checked(&self) -> bool {
-        self.check || self.min_coverage.is_some()
+        self.check.is_some()
     }
 
     fn json(&self, model: &Dance, report: &Report, progress: &Progress) -> Value {
@@ -201,24 +222,26 @@ impl Evaluate {
                 "brier": metrics.brier(),
                 "calibration_error": metrics.calibration_error(),
             })),
-            "min_coverage": self.min_coverage.as_ref().map(ToString::to_string),
+            "check": self.check.as_ref().map(ToString::to_string),
             "passed": self.is_checked().then_some(report.failures.is_empty()),
             "warnings": progress.warnings(),
         })
     }
 
     fn write(&self, out: &mut dyn Write, model: &Dance, report: &Report) -> std::io::Result<()> {
+        let columns = if self.all { metrics::Columns::All } else { metrics::Columns::Few };
         writeln!(out, "{} points of {}", report.points, self.data.display())?;
-        write_metrics(out, &report.levels)?;
+        write_metrics(out, &report.levels, columns)?;
         if let Some(levels) = &report.without_overlap {
             writeln!(out, "\nthe {} points that neither fitted nor calibrated the model", report.new_points)?;
-            write_metrics(out, levels)?;
+            write_metrics(out, levels, columns)?;
         }
         writeln!(out)?;
-        write_portions(out, report.without_overlap.as_ref().unwrap_or(&report.levels))?;
+        write_portions(out, report.without_overlap.as_ref().unwrap_or(&report.levels), columns)?;
+        out.write_all(report.classes.as_bytes())?;
         writeln!(out, "\n{LEGEND}")?;
-        if report.levels.iter().any(|level| level.mix.is_some()) {
-            writeln!(out, "  Mix: share of alpha for the contrastive score; the rank score has the rest.")?;
+        if self.all {
+            writeln!(out, "{LEGEND_OF_ALL}")?;
         }
         if let Some(metrics) = &report.probabilities {
             writeln!(
@@ -236,16 +259,11 @@ impl Evaluate {
         writeln!(out, "{}", paragraph("  guarantee: ", &model.guarantee()))
     }
 
-    /// Refuses wrong options before anything is read, and returns the file for `--per-class`.
-    fn check(&self, shared: &Shared) -> anyhow::Result<Option<(PathBuf, Format)>> {
-        if let Some(level) =
-            self.min_coverage.iter().flat_map(MinCoverage::levels).find(|level| !self.alpha.0.contains(level))
-        {
-            bail!("--min-coverage {level}=…: {level} is not among the levels of --alpha; add it there");
-        }
-        let Some(path) = &self.per_class else { return Ok(None) };
+    /// Refuses wrong options before anything is read, and returns the file for `--classes-out`.
+    fn checked_output(&self, shared: &Shared) -> anyhow::Result<Option<(PathBuf, Format)>> {
+        let Some(path) = &self.classes_out else { return Ok(None) };
         let format = Format::of_file(path, "classes")?;
-        let inputs = [Some(&*self.model), Some(&self.data), self.columns.labels.as_deref(), shared.config.as_deref()];
+        let inputs = [Some(&*self.model), Some(&self.data), self.files.labels.as_deref(), shared.config.as_deref()];
         path_conflicts::check(&inputs, &[Some(path)])?;
         Ok(Some((path.clone(), format)))
     }
@@ -255,11 +273,11 @@ impl Evaluate {
         let mut failures = Vec::new();
         for LevelMetrics { metrics, as_low, .. } in levels {
             let (alpha, coverage) = (metrics.alpha, metrics.coverage);
-            let least = self.min_coverage.as_ref().and_then(|least| least.at(alpha));
+            let least = self.check.as_ref().and_then(|least| least.at(alpha));
             if let Some(least) = least.filter(|&least| coverage < least) {
-                failures.push(format!("alpha {alpha}: coverage {coverage:.4} is below --min-coverage {least}"));
+                failures.push(format!("alpha {alpha}: coverage {coverage:.4} is below {least}"));
             }
-            if self.check && *as_low < RARE {
+            if self.check == Some(MinCoverage::ByChance) && *as_low < RARE {
                 failures.push(format!(
                     "alpha {alpha}: coverage {coverage:.4} is below what chance explains: by chance it is this \
                      low once in {:.0} times",
@@ -276,7 +294,7 @@ fn overlap_warning(overlap: Overlap, points: usize, excluded: bool) -> String {
     let effect = if excluded {
         "they are left out"
     } else {
-        "their coverage says nothing about new points; --exclude-seen leaves them out"
+        "their coverage says nothing about new points; --exclude-overlap leaves them out"
     };
     format!(
         "{} of the {points} points belong to the model ({fit} fitted it, {calibration} calibrated it): {effect}",

@@ -17,7 +17,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::args::Shared;
-use crate::data::{Columns, check_there};
+use crate::data::{Columns, FileFormat, LabelColumns, check_there};
 use crate::evaluation::level_warnings;
 use crate::parse;
 use crate::progress::Progress;
@@ -54,16 +54,16 @@ pub(crate) struct Explain {
     /// Row to explain, counted from 0
     #[arg(long, value_name = "N")]
     row: usize,
-    /// Error level
-    #[arg(
-        long, value_name = "LEVEL", default_value_t = 0.1, value_parser = parse::alpha, allow_hyphen_values = true
-    )]
-    alpha: f64,
+    /// Error level [default: the first one given to `fit`]
+    #[arg(long, value_name = "LEVEL", value_parser = parse::alpha, allow_hyphen_values = true)]
+    alpha: Option<f64>,
     /// Maximum number of labels to show; labels of the set are always shown
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
     #[command(flatten)]
-    columns: Columns,
+    files: LabelColumns,
+    #[command(flatten)]
+    format: FileFormat,
 }
 
 /// The scores and p-values of one label.
@@ -104,22 +104,28 @@ struct Explained<'a> {
 }
 
 impl Explain {
+    /// Returns the names of columns in DATA.
+    fn columns(&self) -> Columns {
+        self.files.columns(&self.format)
+    }
+
     pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<()> {
         check_there(&self.model)?;
         check_there(&self.data)?;
-        self.columns.format_of(&self.data)?;
+        self.columns().format_of(&self.data)?;
         let progress = Progress::new(shared);
         let context = shared.context(&progress)?;
         let model = Dance::load(shared.device()?, &self.model, &context)?;
-        let file = self.columns.points_for(&self.data, &model)?;
+        let file = self.columns().points_for(&self.data, &model)?;
         let rows = file.embeddings().rows();
         if self.row >= rows {
             bail!("{}: has rows 0 to {}, not {}", self.data.display(), rows - 1, self.row);
         }
+        let alpha = self.alpha.unwrap_or_else(|| model.fitted().config.alphas[0]);
         let point = file.embeddings().select(&[self.row]);
         let options = PredictOptions::default().support(1).probabilities(true);
         let scored = model.score(&point, options, &context).with_context(|| self.data.display().to_string())?;
-        let prediction = model.predict(&scored, &model.decide(self.alpha)?);
+        let prediction = model.predict(&scored, &model.decide(alpha)?);
         for warning in level_warnings(&model, &prediction.decision) {
             progress.warn(&warning);
         }
@@ -150,7 +156,7 @@ impl Explain {
         json!({
             "row": self.row,
             "id": id,
-            "alpha": self.alpha,
+            "alpha": decision.alpha,
             "method": model.method(),
             "calibration": model.calibration(),
             "mix": decision.mix,
@@ -175,7 +181,7 @@ impl Explain {
             out,
             "the most probable label is {}; at alpha {} the set has {} of {} labels",
             escape_line(explained.best_label()),
-            self.alpha,
+            explained.prediction.decision.alpha,
             explained.prediction.sets.get(0).len(),
             explained.model.classes().len()
         )?;

@@ -6,21 +6,22 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 use clap::Args;
+use dance::conformal::MethodName;
 use dance::data::{Normalize, split};
-use dance::machine;
+use dance::scores::threshold::smallest_alpha;
 use dance::{Config, Dance, Dataset, Fitted, Sampling};
 use dance_page::terminal;
 use dance_page::text::{paragraph, pluralize};
 use serde_json::{Value, json};
 
 use crate::args::Shared;
-use crate::data::{Columns, Truth, random_points};
+use crate::data::{Columns, FileFormat, LabeledFile, Truth, random_points};
 use crate::evaluation::{self, LevelMetrics};
 use crate::output::{Cells, Column, Format, Frame, write_frame};
 use crate::parse::{self, Alphas, Range, Split};
 use crate::path_conflicts;
 use crate::progress::Progress;
-use crate::settings::MethodOptions;
+use crate::settings::{MethodOptions, ScoreSettings};
 
 pub(crate) const EXAMPLE: &str = "Example:
   dance fit embeddings.npz -o model.dance
@@ -33,7 +34,7 @@ DATA is .npz (arrays `embeddings`, `labels`), .npy with --labels, .safetensors, 
 .parquet or .jsonl. A pipe, or `-` for stdin, needs --format.
 
 Rows without a label (an empty cell, NaN, null) are an error, and so is the label -1 beside other
-classes; --unlabelled leaves such rows out.
+classes; --unlabeled leaves such rows out.
 
 Points that `dance select` picked (column or array `provenance`) only fit the kernel; they do not
 calibrate.";
@@ -48,96 +49,125 @@ pub(crate) enum Normalization {
     None,
 }
 
-/// The values of `--probabilities`.
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
-pub(crate) enum Probabilities {
-    /// Calibrated on held-out points, so that 0.8 means right about 80 % of the time
-    Calibrated,
-    /// Clamped and divided by their sum, as in the paper
-    Clamp,
-}
-
-impl From<Probabilities> for machine::Probabilities {
-    fn from(choice: Probabilities) -> Self {
-        match choice {
-            Probabilities::Calibrated => Self::Calibrated,
-            Probabilities::Clamp => Self::Clamp,
-        }
-    }
-}
-
 #[derive(Args, Debug)]
 pub(crate) struct Fit {
     /// Embeddings with labels: a file, or a folder or pattern of files
     #[arg(value_name = "DATA")]
     data: PathBuf,
-    /// Use only N rows of DATA, drawn at random in one pass
-    #[arg(long, value_name = "N", value_parser = parse::at_least_one)]
-    sample: Option<usize>,
     /// Model file to write
     #[arg(short, long, value_name = "MODEL")]
     output: PathBuf,
+    /// Error levels, stored in the model: a set misses the true label in at most this share of cases. Other levels can
+    /// still be asked for later
+    #[arg(
+        long, value_name = "LEVEL,…", default_value = "0.1", value_parser = parse::alphas,
+        allow_hyphen_values = true
+    )]
+    alpha: Alphas,
     /// Shares of DATA for kernel, calibration and, if a third is given, test [default: 0.5,0.5]
     #[arg(long, value_name = "SHARES", value_parser = parse::split)]
     split: Option<Split>,
-    /// Split every class in the given shares instead of drawing rows at random, so that rare classes are in all parts.
-    /// Calibration and test points are then easier than new points, which are covered less than promised
-    #[arg(long)]
-    stratify: bool,
-    /// Column or array of group names (videos, patients, augmentations). No group is split between parts, and one
-    /// random point per group calibrates, so that the guarantee holds for a point of a new group
-    #[arg(long, value_name = "NAME", conflicts_with = "stratify")]
-    groups: Option<String>,
     /// Calibrate on this file, and fit the kernel on all of DATA
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["split", "stratify"])]
+    #[arg(long, value_name = "FILE", conflicts_with = "split")]
     calibration_data: Option<PathBuf>,
     /// Write the test part to this file (.npz, .csv, .parquet, .jsonl), with ids, or rows of DATA where there are no
     /// ids
     #[arg(long, value_name = "FILE")]
     test_out: Option<PathBuf>,
-    /// Error levels to report on. The model predicts at any other level too
-    #[arg(
-        long, value_name = "LEVELS", default_value = "0.1,0.05", value_parser = parse::alphas,
-        allow_hyphen_values = true
-    )]
-    alpha: Alphas,
-    /// Normalisation of embeddings
-    #[arg(long, value_enum, default_value_t = Normalization::L2, value_name = "HOW")]
-    normalize: Normalization,
-    #[command(flatten)]
-    columns: Columns,
-    #[command(flatten)]
-    kernel: Kernel,
+    /// Column or array of group names (videos, patients, augmentations), for points that come in groups. No group is
+    /// split between parts, and one random point per group calibrates, so that the guarantee holds for a point of a new
+    /// group
+    #[arg(long, value_name = "NAME", help_heading = "Guarantee")]
+    groups: Option<String>,
     #[command(flatten)]
     method: MethodOptions,
+    /// Use the paper's settings: method dance with reuse, no refit on validation points, clamped probabilities. Other
+    /// options win
+    #[arg(long, help_heading = "Method", hide_short_help = true)]
+    paper: bool,
+    /// Settings of the scores of fuse and dance, for comparisons with the paper [default:
+    /// rank_neighbors=100,contrast_neighbors=50,temperature=0.01,mix=auto]. `mix` is the share of alpha for the
+    /// contrastive score with the method dance: auto, or 0 (k-NN set) to 1 (CLR set)
+    #[arg(
+        long, value_name = "NAME=VALUE,…", value_parser = ScoreSettings::parse, help_heading = "Method",
+        hide_short_help = true
+    )]
+    scores: Option<ScoreSettings>,
+    #[command(flatten)]
+    kernel: Kernel,
+    /// Maximum memory of the fit, such as 4GiB; a fit that needs more is refused before it starts
+    #[arg(long, value_name = "SIZE", value_parser = parse::memory)]
+    memory: Option<u64>,
+    /// Use only N rows of DATA, drawn at random in one pass. For data that does not fit into memory
+    #[arg(long, value_name = "N", value_parser = parse::at_least_one, help_heading = "Input files", hide_short_help = true)]
+    sample: Option<usize>,
+    #[command(flatten)]
+    format: FileFormat,
+    #[command(flatten)]
+    files: LabeledFile,
 }
 
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Kernel")]
 struct Kernel {
-    /// Settings to try in the search for bandwidth and shape
+    /// Settings to try in the search for bandwidth and shape. Fewer are faster, more rarely help
     #[arg(long, value_name = "N", default_value_t = 25, value_parser = parse::at_least_one)]
     evaluations: usize,
-    /// Bandwidth in median distances, or a range to search [default: 0.1,20]
-    #[arg(long, value_name = "X|A,B", value_parser = parse::bandwidth)]
+    /// Scaling of embeddings before the fit. `l2` suits encoders that compare by cosine
+    #[arg(long, value_enum, default_value_t = Normalization::L2, value_name = "HOW", hide_short_help = true)]
+    normalize: Normalization,
+    /// Settings of the kernel, to fix what the search would find [default:
+    /// bandwidth=0.1..20,shape=0.5..2,ridge=0.001,rounds=5]. The bandwidth is in median distances; rounds of metric
+    /// learning are a maximum
+    #[arg(long, value_name = "NAME=VALUE,…", value_parser = KernelSettings::parse, hide_short_help = true)]
+    kernel: Option<KernelSettings>,
+}
+
+/// Settings of the kernel: `bandwidth=2,shape=0.5..2`.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct KernelSettings {
     bandwidth: Option<Range>,
-    /// Shape of the kernel, or a range to search [default: 0.5,2]
-    #[arg(long, value_name = "X|A,B", value_parser = parse::shape)]
     shape: Option<Range>,
-    /// Ridge of the regression
-    #[arg(
-        long, value_name = "X", default_value_t = 1e-3, value_parser = parse::not_negative, allow_hyphen_values = true
-    )]
-    ridge: f64,
-    /// Source of the kernel's class probabilities [default: calibrated]
-    #[arg(long, value_enum, value_name = "HOW")]
-    probabilities: Option<Probabilities>,
-    /// Maximum number of rounds of metric learning
-    #[arg(long, value_name = "N", default_value_t = 5)]
-    rounds: usize,
-    /// Maximum memory of the fit; a fit that needs more is refused before it starts
-    #[arg(long, value_name = "SIZE", value_parser = parse::memory)]
-    memory: Option<u64>,
+    ridge: Option<f64>,
+    rounds: Option<usize>,
+}
+
+impl KernelSettings {
+    /// Parses settings as `NAME=VALUE,…`.
+    fn parse(text: &str) -> Result<Self, String> {
+        let mut found = Self::default();
+        for (name, value) in parse::settings(text)? {
+            let in_name = |error: String| format!("{name}: {error}");
+            match name {
+                "bandwidth" => found.bandwidth = Some(parse::bandwidth(value).map_err(in_name)?),
+                "shape" => found.shape = Some(parse::shape(value).map_err(in_name)?),
+                "ridge" => found.ridge = Some(parse::not_negative(value).map_err(in_name)?),
+                "rounds" => found.rounds = Some(parse::whole(value).map_err(in_name)?),
+                _ => {
+                    let names = "bandwidth, shape, ridge, rounds";
+                    return Err(format!("`{name}` is not a setting of the kernel; the settings are {names}"));
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Returns `config` with the settings that were given.
+    fn apply(&self, mut config: Config) -> Config {
+        if let Some(Range(low, high)) = self.bandwidth {
+            config.tune.bandwidth = (low, high);
+        }
+        if let Some(Range(low, high)) = self.shape {
+            config.tune.shape = (low, high);
+        }
+        if let Some(ridge) = self.ridge {
+            config = config.ridge(ridge);
+        }
+        if let Some(rounds) = self.rounds {
+            config = config.rounds(rounds);
+        }
+        config
+    }
 }
 
 /// The parts of the data: kernel and calibration, and test points that neither uses.
@@ -151,11 +181,52 @@ struct Parts {
 struct Report<'a> {
     model: &'a Dance,
     parts: &'a Parts,
+    /// Metrics of the test points.
     levels: &'a [LevelMetrics],
+    /// Metrics of calibration points that a calibration without them left over, where there are no test points.
+    expected: Option<&'a Expected>,
     seconds: f64,
 }
 
+/// Metrics that new points may be expected to have: a calibration on most of the calibration points is measured on the
+/// others.
+struct Expected {
+    points: usize,
+    levels: Vec<LevelMetrics>,
+}
+
+/// The share of the calibration points that measures the others.
+const MEASURING: f64 = 0.2;
+/// The fewest points that can measure.
+const FEWEST_MEASURING: usize = 20;
+/// The most points that measure; more change little.
+const MOST_MEASURING: usize = 1000;
+
+impl Expected {
+    /// Measures what new points may be expected to have; `None` where the calibration points are too few.
+    fn new(model: &Dance, parts: &Parts, fit: &Fit, shared: &Shared, context: &dance::Context<'_>) -> anyhow::Result<Option<Self>> {
+        let all = parts.calibration.len();
+        let points = ((MEASURING * all as f64) as usize).min(MOST_MEASURING);
+        if points < FEWEST_MEASURING {
+            return Ok(None);
+        }
+        let share = points as f64 / all as f64;
+        let rows = split::uniform(all, &[1.0 - share, share], shared.seed)?;
+        let [calibration, measuring] = [0, 1].map(|part| parts.calibration.select(&rows[part]));
+        let sampling = model.fitted().config.sampling;
+        let smaller = model.recalibrate(shared.device()?, &calibration, sampling, None, context)?;
+        let truth = Truth::of(&smaller, &measuring);
+        let levels = evaluation::evaluate(&smaller, &measuring.embeddings, &truth, &fit.alpha, context)?;
+        Ok(Some(Self { points: measuring.len(), levels }))
+    }
+}
+
 impl Fit {
+    /// Returns the names of columns in DATA.
+    fn columns(&self) -> Columns {
+        self.files.columns(&self.format)
+    }
+
     pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<()> {
         // Wrong options and files are refused before anything is read.
         let config = self.config(shared);
@@ -183,7 +254,7 @@ impl Fit {
         model.save(&self.output)?;
 
         // The test part is written as it is, and evaluated.
-        let mut levels = Vec::new();
+        let (mut levels, mut expected) = (Vec::new(), None);
         if let Some(test) = &parts.test {
             if let Some(path) = &self.test_out {
                 write_data(path, test)?;
@@ -193,11 +264,14 @@ impl Fit {
                 progress.warn(warning);
             }
             levels = evaluation::evaluate(&model, &test.embeddings, &truth, &self.alpha, &context)?;
+        } else {
+            // The warnings of this calibration are those of the first one.
+            expected = Expected::new(&model, &parts, self, shared, &context.quiet())?;
         }
         progress.finish();
 
         let seconds = begin.elapsed().as_secs_f64();
-        let report = Report { model: &model, parts: &parts, levels: &levels, seconds };
+        let report = Report { model: &model, parts: &parts, levels: &levels, expected: expected.as_ref(), seconds };
         let mut out = terminal::stdout(shared.json);
         if shared.json {
             writeln!(out, "{}", self.json(&report, &progress))?;
@@ -208,7 +282,7 @@ impl Fit {
     }
 
     fn json(&self, report: &Report<'_>, progress: &Progress) -> Value {
-        let Report { model, parts, levels, seconds } = *report;
+        let Report { model, parts, levels, expected, seconds } = *report;
         let fitted = model.fitted();
         json!({
             "model": self.output.display().to_string(),
@@ -228,25 +302,20 @@ impl Fit {
             "guarantee": model.guarantee(),
             "new_label_share": model.new_label_share().map(|(share, _)| share),
             "probabilities": fitted.probability_scale(),
+            "alphas": fitted.config.alphas,
             "test": levels,
+            "expected": expected.map(|expected| json!({ "points": expected.points, "levels": expected.levels })),
+            "advice": advice(report),
             "warnings": progress.warnings(),
             "seconds": seconds,
         })
     }
 
     fn write(&self, out: &mut dyn Write, report: &Report<'_>) -> std::io::Result<()> {
-        let Report { model, parts, levels, seconds } = *report;
+        let Report { model, parts, levels, expected, seconds } = *report;
         let fitted = model.fitted();
         let classes = pluralize(model.classes().len(), "class", "classes");
         writeln!(out, "{}: a model of {classes}, fitted in {seconds:.1} s", self.output.display())?;
-        writeln!(out, "{}", paragraph("  kernel       ", &fitted.fidelity))?;
-        let accuracy = format!(
-            "the single best label is right on {:.1} % of the validation points (shape {:.2}, {} of metric learning)",
-            100.0 * fitted.validation.accuracy,
-            fitted.kernel().shape(),
-            pluralize(fitted.rounds(), "round", "rounds")
-        );
-        writeln!(out, "{}", paragraph("  accuracy     ", &accuracy))?;
         let settings = format!(
             "{}, {} calibration on {} other points",
             word(model.method()),
@@ -254,13 +323,36 @@ impl Fit {
             parts.calibration.len()
         );
         writeln!(out, "{}", paragraph("  method       ", &settings))?;
+        writeln!(out, "{}", paragraph("  kernel       ", &fitted.fidelity))?;
+        if let Some(Expected { points, levels }) = expected {
+            if let Some(accuracy) = levels.first().and_then(|level| level.metrics.accuracy) {
+                let text = format!("expect the best label to be right for {:.0} of 100 new points", 100.0 * accuracy);
+                writeln!(out, "{}", paragraph("  accuracy     ", &text))?;
+            }
+            for LevelMetrics { metrics, .. } in levels {
+                let text = format!(
+                    "expect {:.2} labels per set, and the true label in {:.0} of 100 sets",
+                    metrics.size,
+                    100.0 * (1.0 - metrics.alpha)
+                );
+                writeln!(out, "{}", paragraph(&format!("  {:<13}", format!("alpha {}", metrics.alpha)), &text))?;
+            }
+            let text = format!(
+                "{points} calibration points gave these figures, by a calibration without them; --split 0.4,0.4,0.2 \
+                 measures on test points"
+            );
+            writeln!(out, "{}", paragraph("               ", &text))?;
+        }
         writeln!(out, "{}", paragraph("  guarantee    ", &model.guarantee()))?;
         if let Some(text) = evaluation::new_label_text(model) {
             writeln!(out, "{}", paragraph("  new labels   ", &text))?;
         }
+        if let Some(text) = advice(report) {
+            writeln!(out, "{}", paragraph("  advice       ", &text))?;
+        }
         if let Some(test) = &parts.test {
             writeln!(out, "\nOn the {} test points, which neither fitted nor calibrated the model:", test.len())?;
-            evaluation::write_metrics(out, levels)?;
+            evaluation::write_metrics(out, levels, evaluation::Columns::Few)?;
             writeln!(out, "\n{}", evaluation::LEGEND)?;
         }
         Ok(())
@@ -268,9 +360,9 @@ impl Fit {
 
     /// Refuses wrong options and files before any data is read.
     fn check(&self, shared: &Shared) -> anyhow::Result<()> {
-        self.columns.check(&self.data)?;
+        self.columns().check(&self.data)?;
         if let Some(calibration) = &self.calibration_data {
-            self.columns.of_another(calibration).check(calibration)?;
+            self.columns().of_another(calibration).check(calibration)?;
             if [calibration, &self.data].iter().all(|path| path.as_path() == Path::new("-")) {
                 bail!("stdin can be read once; give the calibration points in a file");
             }
@@ -284,7 +376,7 @@ impl Fit {
         }
         let inputs = [
             Some(&*self.data),
-            self.columns.labels.as_deref(),
+            self.files.labels.as_deref(),
             self.calibration_data.as_deref(),
             shared.config.as_deref(),
         ];
@@ -293,7 +385,7 @@ impl Fit {
 
     /// Reads the data and divides it into parts.
     fn parts(&self, shared: &Shared, progress: &Progress) -> anyhow::Result<Parts> {
-        let columns = self.columns.beside(self.groups.as_ref());
+        let columns = self.columns().beside(self.groups.as_ref());
         let data = columns.sampled(&self.data, &[], self.sample, shared.seed, progress)?;
         if let Some(path) = &self.calibration_data {
             let columns = columns.of_another(path);
@@ -318,9 +410,6 @@ impl Fit {
         let groups = self.groups.as_ref().map(|name| columns.groups(&self.data, name, &data)).transpose()?;
         let parts = if let Some(groups) = &groups {
             split::grouped_for_calibration(groups, shares, shared.seed)
-        } else if self.stratify {
-            let labels: Vec<u32> = random.iter().map(|&row| data.labels[row]).collect();
-            split::stratified(&labels, shares, shared.seed)
         } else {
             split::uniform(random.len(), shares, shared.seed)
         };
@@ -342,31 +431,67 @@ impl Fit {
     }
 
     fn config(&self, shared: &Shared) -> Config {
-        let mut config = if self.method.paper { Config::paper() } else { Config::default() };
-        config.normalize = match self.normalize {
+        let mut config = if self.paper { Config::paper() } else { Config::default() };
+        config.alphas.clone_from(&self.alpha.0);
+        config.normalize = match self.kernel.normalize {
             Normalization::L2 => Normalize::L2,
             Normalization::Standardize => Normalize::Standardize,
             Normalization::None => Normalize::None,
         };
-        config.sampling = match self.groups {
-            Some(_) => Sampling::Grouped,
-            None if self.stratify => Sampling::Stratified,
-            None => Sampling::Random,
-        };
-        if let Some(probabilities) = self.kernel.probabilities {
-            config.probabilities = probabilities.into();
-        }
+        config.sampling = if self.groups.is_some() { Sampling::Grouped } else { Sampling::Random };
         config.tune.evaluations = self.kernel.evaluations;
-        config.tune.memory = self.kernel.memory;
-        if let Some(Range(low, high)) = self.kernel.bandwidth {
-            config.tune.bandwidth = (low, high);
-        }
-        if let Some(Range(low, high)) = self.kernel.shape {
-            config.tune.shape = (low, high);
+        config.tune.memory = self.memory;
+        config = config.seed(shared.seed);
+        if let Some(settings) = &self.kernel.kernel {
+            config = settings.apply(config);
         }
         config.conformal = self.method.apply(config.conformal, shared.seed);
-        config.ridge(self.kernel.ridge).rounds(self.kernel.rounds).seed(shared.seed)
+        if let Some(scores) = &self.scores {
+            config.conformal = scores.apply(config.conformal);
+        }
+        config
     }
+}
+
+/// Returns one change that would help most, and why; `None` where nothing stands out.
+fn advice(report: &Report<'_>) -> Option<String> {
+    let Report { model, parts, levels, expected, .. } = *report;
+    let alphas = &model.fitted().config.alphas;
+    let least = smallest_alpha(model.calibration_points());
+    let smallest = alphas.iter().copied().fold(f64::INFINITY, f64::min);
+    if smallest < least {
+        let needed = (1.0 / smallest).ceil();
+        return Some(format!(
+            "alpha {smallest} needs at least {:.0} calibration points, and there are {}: every set holds every label. Add \
+             points, or ask for alpha {least:.2}",
+            needed - 1.0,
+            parts.calibration.len()
+        ));
+    }
+    let share = model.new_label_share().map_or(0.0, |(share, _)| share);
+    if share > smallest / 2.0 && !model.allows_new_labels() {
+        return Some(format!(
+            "--new-labels: {:.1} % of new points carry a label that no point here has, and no set can hold it by name",
+            100.0 * share
+        ));
+    }
+    if model.fitted().config.conformal.method.is_none() && model.method() != MethodName::Posterior {
+        return Some(
+            "the memory was too small for the method posterior, which has smaller sets: free some, or fit fewer points \
+             with --sample"
+                .into(),
+        );
+    }
+    let measured = levels.first().or_else(|| expected.and_then(|expected| expected.levels.first()))?;
+    let classes = model.classes().len();
+    let per_class = parts.kernel.len() as f64 / classes as f64;
+    let is_large = measured.metrics.size > (classes as f64 / 4.0).max(3.0);
+    (is_large && per_class < 10.0).then(|| {
+        format!(
+            "more labels: there are {per_class:.1} points a class to fit, and sets are large. `dance select` says which \
+             points to label"
+        )
+    })
 }
 
 /// Returns the word for a setting in files.

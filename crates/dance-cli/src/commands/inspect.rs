@@ -8,23 +8,22 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use dance::conformal::{ByClass, new_label_share};
 use dance::data::io::Format;
-use dance::device::{self, Cpu, DeviceChoice};
+use dance::device::Cpu;
 use dance::scores::threshold::smallest_alpha;
-use dance::{Context, Dance, Dataset, Table, human_bytes};
+use dance::{Context, Dance, Dataset, Table};
 use dance_page::terminal;
 use dance_page::text::{escape_line, pluralize};
 use serde_json::{Map, Value, json};
 
 use crate::args::Shared;
-use crate::data::{Columns, check_there};
+use crate::data::{Columns, FileFormat, LabeledFile, check_there};
 use crate::evaluation::level_warnings;
 use crate::flags::with_flags;
-use crate::parse::{self, Alphas};
+use crate::parse::Alphas;
 
 pub(crate) const EXAMPLE: &str = "Example:
   dance inspect embeddings.parquet
-  dance inspect model.dance --json
-  dance inspect --devices";
+  dance inspect model.dance --json";
 
 /// The fewest points of a class that can be in every part of a split.
 const FEW: usize = 3;
@@ -32,35 +31,33 @@ const FEW: usize = 3;
 #[derive(Args, Debug)]
 pub(crate) struct Inspect {
     /// File of embeddings or model
-    #[arg(value_name = "FILE", required_unless_present = "devices")]
-    file: Option<PathBuf>,
-    /// List the devices of this machine
-    #[arg(long, conflicts_with = "file")]
-    devices: bool,
-    /// Error levels at which a model's thresholds are shown
-    #[arg(
-        long, value_name = "LEVELS", default_value = "0.1,0.05", value_parser = parse::alphas,
-        allow_hyphen_values = true
-    )]
-    alpha: Alphas,
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
     #[command(flatten)]
-    columns: Columns,
+    files: LabeledFile,
+    #[command(flatten)]
+    format: FileFormat,
 }
 
 impl Inspect {
+    /// Returns the names of columns in DATA.
+    fn columns(&self) -> Columns {
+        self.files.columns(&self.format)
+    }
+
     pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<()> {
         let mut out = terminal::stdout(shared.json);
-        let Some(file) = &self.file else { return show_devices(&mut out, shared.json) };
+        let file = &*self.file;
         check_there(file)?;
         // A pipe cannot be looked at and then read.
         let metadata = file.is_file().then(|| model_metadata(file)).flatten();
-        let is_data = self.columns.format.is_some() || Format::of(file).is_some();
+        let is_data = self.columns().format.is_some() || Format::of(file).is_some();
         let report = if metadata.is_none() && (is_data || file == Path::new("-")) {
-            self.columns.format_of(file)?;
-            data_report(&self.columns.everything(file)?, self.columns.unlabelled.as_deref())
+            self.columns().format_of(file)?;
+            data_report(&self.columns().everything(file)?, self.columns().unlabeled.as_deref())
         } else {
             let model = Dance::load(&Cpu, file, &Context::new(shared.threads)?)?;
-            model_report(&model, &metadata.unwrap_or_default(), &self.alpha)?
+            model_report(&model, &metadata.unwrap_or_default(), &Alphas::or_of(None, &model))?
         };
         if shared.json {
             writeln!(out, "{report}")?;
@@ -75,28 +72,6 @@ impl Inspect {
         }
         Ok(())
     }
-}
-
-/// Writes the devices, and the reason where a graphics processor cannot be used.
-fn show_devices(out: &mut impl Write, as_json: bool) -> anyhow::Result<()> {
-    let (found, why_not_cuda) = device::list();
-    if as_json {
-        let device = |(choice, model, memory): &(DeviceChoice, String, Option<u64>)| {
-            let name = choice.to_string();
-            json!({ "device": name, "model": model, "memory": memory })
-        };
-        let devices: Vec<Value> = found.iter().map(device).collect();
-        writeln!(out, "{}", json!({ "devices": devices, "why_not_cuda": why_not_cuda }))?;
-        return Ok(());
-    }
-    for (choice, model, memory) in found {
-        let memory = memory.map(|bytes| format!(", {}", human_bytes(bytes))).unwrap_or_default();
-        writeln!(out, "{:<8}{}{memory}", choice.to_string(), escape_line(&model))?;
-    }
-    if let Some(why) = why_not_cuda {
-        writeln!(out, "cuda cannot be used: {}", escape_line(&why))?;
-    }
-    Ok(())
 }
 
 /// The longest header in bytes, which is the limit of the safetensors reader.

@@ -3,9 +3,9 @@
 use std::io::{self, Write};
 
 use anyhow::bail;
-use clap::{Args, CommandFactory};
+use clap::Args;
 
-use crate::args::Arguments;
+use crate::args::command_line;
 
 pub(crate) const EXAMPLE: &str = "Example:
   dance man > dance.1
@@ -20,7 +20,7 @@ pub(crate) struct Man {
 
 impl Man {
     pub(crate) fn run(&self) -> anyhow::Result<()> {
-        let mut root = Arguments::command();
+        let mut root = command_line();
         root.build();
         let page = match &self.command {
             None => root,

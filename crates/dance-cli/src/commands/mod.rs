@@ -5,6 +5,7 @@ pub(crate) mod bench;
 pub(crate) mod compare;
 pub(crate) mod completions;
 pub(crate) mod demo;
+pub(crate) mod doctor;
 #[cfg(feature = "embed")]
 pub(crate) mod embed;
 pub(crate) mod evaluate;
@@ -35,6 +36,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<Outcome> {
         Command::Demo(command) => command.run(shared)?,
         #[cfg(feature = "embed")]
         Command::Embed(command) => command.run(shared)?,
+        Command::Doctor(command) => command.run(shared)?,
         Command::Fit(command) => command.run(shared)?,
         Command::Predict(command) => return command.run(shared),
         Command::Evaluate(command) => return command.run(shared),

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::Outcome;
 use crate::args::Shared;
-use crate::data::{Columns, Truth, check_there};
+use crate::data::{Columns, FileFormat, LabelColumns, Truth, check_there};
 use crate::json_lines::{Next, Points};
 use crate::parse;
 use crate::path_conflicts;
@@ -23,11 +23,11 @@ use crate::progress::Progress;
 
 pub(crate) const EXAMPLE: &str = "Example:
   tail -F points.jsonl | dance monitor model.dance --exit-on-alarm
-  dance monitor model.dance today.npz --labelled --state monitor.json
+  dance monitor model.dance today.npz --with-labels --state monitor.json
 
 Reads points in the order of their arrival: JSON lines on stdin, or a file. An alarm for the
 inputs means that new points have another distribution than the calibration points. With
---labelled, which needs a label for every point, an alarm for the labels means that labels depend
+--with-labels, which needs a label for every point, an alarm for the labels means that labels depend
 on points in another way than before. While nothing changes, the probability of any alarm in the
 whole run is at most --false-alarm, however long the run. This needs calibration points that are a
 random draw of the stream and not in it.
@@ -48,7 +48,7 @@ pub(crate) struct MonitorStream {
     data: PathBuf,
     /// Monitor labels too; every line needs a `label`
     #[arg(long)]
-    labelled: bool,
+    with_labels: bool,
     /// Probability of any alarm in the whole run while nothing changes
     #[arg(long, value_name = "P", default_value = "0.01", value_parser = parse::alpha, allow_hyphen_values = true)]
     false_alarm: f64,
@@ -59,10 +59,17 @@ pub(crate) struct MonitorStream {
     #[arg(long)]
     exit_on_alarm: bool,
     #[command(flatten)]
-    columns: Columns,
+    files: LabelColumns,
+    #[command(flatten)]
+    format: FileFormat,
 }
 
 impl MonitorStream {
+    /// Returns the names of columns in DATA.
+    fn columns(&self) -> Columns {
+        self.files.columns(&self.format)
+    }
+
     pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<Outcome> {
         check_there(&self.model)?;
         check_there(&self.data)?;
@@ -72,7 +79,7 @@ impl MonitorStream {
         let context = shared.context(&progress)?;
         let model = Dance::load(shared.device()?, &self.model, &context)?;
         let mut monitor =
-            Monitor::new(&model, shared.device()?, self.labelled, self.false_alarm, shared.seed, &context)?;
+            Monitor::new(&model, shared.device()?, self.with_labels, self.false_alarm, shared.seed, &context)?;
         if let Some(path) = self.state.as_deref().filter(|path| path.exists()) {
             let text = whole_file::read(path, LONGEST_STATE)?;
             monitor = monitor.resume(&text).with_context(|| path.display().to_string())?;
@@ -106,7 +113,7 @@ impl MonitorStream {
     fn streams(&self) -> bool {
         let by_name =
             if self.data == Path::new("-") { Some(files::Format::Jsonl) } else { files::Format::of(&self.data) };
-        self.columns.format.or(by_name) == Some(files::Format::Jsonl)
+        self.columns().format.or(by_name) == Some(files::Format::Jsonl)
     }
 
     fn stream(&self, model: &Dance, take: Taker<'_>) -> anyhow::Result<()> {
@@ -116,13 +123,13 @@ impl MonitorStream {
             let name = self.data.display().to_string();
             (Box::new(File::open(&self.data).with_context(|| name.clone())?), name)
         };
-        let mut points = Points::new(input, name.clone(), self.columns.options(), model.fitted().point_shape());
+        let mut points = Points::new(input, name.clone(), self.columns().options(), model.fitted().point_shape());
         let known = class_ids(model.classes());
         loop {
             match points.next()? {
                 Next::Points(group) => {
-                    if let Some(place) = group.labels.iter().position(Option::is_none).filter(|_| self.labelled) {
-                        bail!("{name}: line {}: no label, which --labelled needs", group.lines[place]);
+                    if let Some(place) = group.labels.iter().position(Option::is_none).filter(|_| self.with_labels) {
+                        bail!("{name}: line {}: no label, which --with-labels needs", group.lines[place]);
                     }
                     let labels =
                         group.labels.iter().map(|label| label.as_ref().map(|label| known.get(label.as_str()).copied()));
@@ -141,11 +148,11 @@ impl MonitorStream {
 
     fn table(&self, model: &Dance, progress: &Progress, take: Taker<'_>) -> anyhow::Result<()> {
         let named = || self.data.display().to_string();
-        if !self.labelled {
-            take(self.columns.points_for(&self.data, model)?.embeddings(), &[]).with_context(named)?;
+        if !self.with_labels {
+            take(self.columns().points_for(&self.data, model)?.embeddings(), &[]).with_context(named)?;
             return Ok(());
         }
-        let table = self.columns.table_for(&self.data, model, None, 0, progress)?;
+        let table = self.columns().table_for(&self.data, model, None, 0, progress)?;
         let truth = Truth::new(model, &table)?;
         let known = |&label: &u32| Some(Some(label).filter(|&label| (label as usize) < model.classes().len()));
         take(table.embeddings(), &truth.labels.iter().map(known).collect::<Vec<_>>()).with_context(named)?;

@@ -22,7 +22,7 @@ use super::Outcome;
 use crate::answers::{Answers, Include, LevelShares, NoveltyVerdict, Summary};
 use crate::args::Shared;
 use crate::bulk::{Bulk, FileCounts};
-use crate::data::{Columns, check_there};
+use crate::data::{Columns, FileFormat, LabelColumns, check_there};
 #[cfg(feature = "embed")]
 use crate::encoding::OnTheFly;
 use crate::output::{Destination, Format};
@@ -34,7 +34,7 @@ use crate::progress::Progress;
 pub(crate) const EXAMPLE: &str = r#"Example:
   dance predict model.dance new.npz -o sets.parquet --alpha 0.05 --include probabilities,p-values
   echo '{"id": "a", "embedding": [0.1, …]}' | dance predict model.dance - -o -
-  dance predict model.dance --images new/ -o sets.jsonl
+  dance predict model.dance photos/ --embed -o sets.jsonl
   dance predict model.dance parts/ -o sets/ --resume
   zcat points.csv.gz | dance predict model.dance /dev/stdin --format csv -o sets.csv
 
@@ -77,19 +77,15 @@ pub(crate) struct Predict {
     model: PathBuf,
     /// Embeddings; `-` is stdin. JSON lines (.jsonl, and stdin without --format) are answered line by line. For a
     /// folder, a pattern or several names, every file is answered by itself
-    #[arg(value_name = "DATA")]
-    #[cfg_attr(feature = "embed", arg(required_unless_present_any = ["images", "texts"]))]
-    #[cfg_attr(not(feature = "embed"), arg(required = true))]
+    #[arg(value_name = "DATA", required = true)]
     data: Vec<PathBuf>,
     /// File to write: .jsonl, .csv, .parquet or .npz; `-` is stdout. For several files, a folder (`sets`,
     /// 'sets/*.jsonl')
     #[arg(short, long, value_name = "OUT", default_value = "-")]
     output: PathBuf,
-    /// Error levels: a set misses the true label in about this share of cases
-    #[arg(
-        long, value_name = "LEVEL,…", default_value = "0.1", value_parser = parse::alphas, allow_hyphen_values = true
-    )]
-    alpha: Alphas,
+    /// Error levels: a set misses the true label in at most this share of cases [default: those given to `fit`]
+    #[arg(long, value_name = "LEVEL,…", value_parser = parse::alphas, allow_hyphen_values = true)]
+    alpha: Option<Alphas>,
     /// Flag novel rows (`novel`), which are unlike all calibration points, with this share of false alarms
     #[arg(long, value_name = "LEVEL", value_parser = parse::alpha, allow_hyphen_values = true)]
     novelty: Option<f64>,
@@ -114,7 +110,9 @@ pub(crate) struct Predict {
     #[arg(long, value_enum, default_value_t = Empty::Keep, value_name = "HOW")]
     empty: Empty,
     #[command(flatten)]
-    columns: Columns,
+    files: LabelColumns,
+    #[command(flatten)]
+    format: FileFormat,
     #[cfg(feature = "embed")]
     #[command(flatten)]
     embedding: OnTheFly,
@@ -140,16 +138,23 @@ struct Report {
 }
 
 impl Predict {
+    /// Returns the names of columns in DATA.
+    fn columns(&self) -> Columns {
+        self.files.columns(&self.format)
+    }
+
     pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<Outcome> {
         let plan = self.plan(shared)?;
         self.check_adapting()?;
         let destination = if plan.is_some() { None } else { Some(self.check(shared)?) };
-        let mut adapting = self.adapting()?;
         let progress = Progress::new(shared);
         let context = shared.context(&progress)?;
         let model = Dance::load(shared.device()?, &self.model, &context)?;
         let empty = if self.empty == Empty::Top1 { EmptySets::Top1 } else { EmptySets::Keep };
-        let answers = Answers::new(&model, &self.alpha.0, &self.include, empty, &context)?.flagging(self.novelty);
+        let alphas = Alphas::or_of(self.alpha.as_ref(), &model);
+        let mut adapting = self.adapting(alphas.0[0])?;
+        let levels = if adapting.is_some() { &alphas.0[..1] } else { &alphas.0 };
+        let answers = Answers::new(&model, levels, &self.include, empty, &context)?.flagging(self.novelty);
         for warning in answers.warnings() {
             progress.warn(&warning);
         }
@@ -180,7 +185,7 @@ impl Predict {
         shared: &Shared,
         progress: &Progress,
     ) -> anyhow::Result<(Summary, Option<FileCounts>)> {
-        let mut summary = Summary::new(&self.alpha, self.novelty);
+        let mut summary = Summary::new(answers, self.novelty);
         if let Some(plan) = plan {
             let bulk = self.bulk(answers, progress);
             let files = bulk.files(plan, &self.options()?, self.resume, &mut summary)?;
@@ -204,31 +209,26 @@ impl Predict {
 
     fn json(&self, report: &Report, progress: &Progress) -> Value {
         let Report { summary, shares, novelty, guarantee, files } = report;
-        let mut json = json!({
+        let level = |share: &LevelShares| json!({ "alpha": share.alpha, "size": share.size, "empty": share.empty });
+        let files = files.as_ref().map(|FileCounts { answered, before, failed }| {
+            let failed =
+                failed.iter().map(|(file, error)| json!({ "file": file.display().to_string(), "error": error }));
+            json!({ "answered": answered, "before": before, "failed": failed.collect::<Vec<_>>() })
+        });
+        json!({
             "output": self.output.display().to_string(),
             "rows": summary.rows,
             "bad_rows": summary.bad,
+            "levels": shares.iter().map(level).collect::<Vec<_>>(),
             "guarantee": guarantee,
             "novelty": {
                 "level": summary.novelty.level,
                 "rows": summary.novelty.rows,
                 "beyond_chance": novelty.beyond_chance,
             },
+            "files": files,
             "warnings": progress.warnings(),
-        });
-        if let Some(FileCounts { answered, before, failed }) = files {
-            let failed =
-                failed.iter().map(|(file, error)| json!({ "file": file.display().to_string(), "error": error }));
-            json["files"] = json!({ "answered": answered, "before": before, "failed": failed.collect::<Vec<_>>() });
-        }
-        // One level is part of the report, several are a list.
-        let level = |share: &LevelShares| json!({ "alpha": share.alpha, "size": share.size, "empty": share.empty });
-        if let ([only], Some(json)) = (&shares[..], json.as_object_mut()) {
-            json.extend(level(only).as_object().cloned().unwrap_or_default());
-        } else {
-            json["levels"] = shares.iter().map(level).collect();
-        }
-        json
+        })
     }
 
     /// Prints a summary on stderr, and returns the outcome: failed where a row or a file was not answered.
@@ -261,7 +261,7 @@ impl Predict {
 
     /// Refuses `--adapt` for several levels and for anything but JSON lines.
     fn check_adapting(&self) -> anyhow::Result<()> {
-        if self.adapt.is_some() && self.alpha.0.len() > 1 {
+        if self.adapt.is_some() && self.alpha.as_ref().is_some_and(|alphas| alphas.0.len() > 1) {
             bail!("--adapt needs one level; give one with --alpha");
         }
         if self.adapt.is_some() && (self.embeds() || self.data.len() > 1 || !self.streams()) {
@@ -271,10 +271,10 @@ impl Predict {
     }
 
     /// Returns the adaptive level; `None` without `--adapt`.
-    fn adapting(&self) -> anyhow::Result<Option<Adapting>> {
-        let (Some(adapt), [alpha]) = (self.adapt, &self.alpha.0[..]) else { return Ok(None) };
+    fn adapting(&self, alpha: f64) -> anyhow::Result<Option<Adapting>> {
+        let Some(adapt) = self.adapt else { return Ok(None) };
         let empty = self.empty.to_possible_value().map_or(String::new(), |word| word.get_name().into());
-        let settings = Settings { model: self.model_hash()?, alpha: *alpha, adapt, empty };
+        let settings = Settings { model: self.model_hash()?, alpha, adapt, empty };
         Adapting::new(settings, self.state.as_deref()).map(Some)
     }
 
@@ -291,16 +291,15 @@ impl Predict {
 
     /// Returns the name of the data for messages.
     fn data(&self) -> &Path {
-        #[cfg(feature = "embed")]
-        if let Some((source, _)) = self.embedding.source() {
-            return source;
-        }
         self.data.first().map_or(Path::new("-"), PathBuf::as_path)
     }
 
     /// Returns whether pictures or texts are embedded first.
     fn embeds(&self) -> bool {
-        self.data.is_empty()
+        #[cfg(feature = "embed")]
+        return self.embedding.embed;
+        #[cfg(not(feature = "embed"))]
+        false
     }
 
     /// Returns whether DATA is JSON lines, which are answered as they arrive. Stdin is, unless `--format` names another
@@ -311,7 +310,7 @@ impl Predict {
         }
         let by_name =
             if self.data() == Path::new("-") { Some(files::Format::Jsonl) } else { files::Format::of(self.data()) };
-        self.columns.format.or(by_name) == Some(files::Format::Jsonl)
+        self.columns().format.or(by_name) == Some(files::Format::Jsonl)
     }
 
     /// Refuses wrong options and files before anything is read, and returns the output.
@@ -323,7 +322,7 @@ impl Predict {
         check_there(&self.model)?;
         check_there(self.data())?;
         if !self.streams() && !self.embeds() {
-            self.columns.format_of(self.data())?;
+            self.columns().format_of(self.data())?;
         }
         let inputs = [Some(&*self.model), Some(self.data()), shared.config.as_deref()];
         let output = match &destination {
@@ -336,7 +335,7 @@ impl Predict {
 
     /// Refuses `--on-error report` for formats that cannot report invalid rows.
     fn check_reports(&self, destination: &Destination) -> anyhow::Result<()> {
-        let format = self.columns.format.or_else(|| files::Format::of(self.data()));
+        let format = self.columns().format.or_else(|| files::Format::of(self.data()));
         if !self.embeds() && !self.streams() && format != Some(files::Format::Parquet) {
             bail!(
                 "--on-error report is for JSON lines and Parquet; other files such as {} are read as a whole",
@@ -356,7 +355,7 @@ impl Predict {
     }
 
     fn bulk<'b, 'a>(&'b self, answers: &'b Answers<'a>, progress: &'b Progress) -> Bulk<'b, 'a> {
-        Bulk { answers, columns: &self.columns, progress, reports: self.reports() }
+        Bulk { answers, columns: self.columns(), progress, reports: self.reports() }
     }
 
     /// Returns whether an invalid row is answered with the reason.

@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::args::Shared;
 #[cfg(feature = "serve")]
 use crate::data::in_order_of_names;
-use crate::data::{Columns, check_there, random_points};
+use crate::data::{Columns, FileFormat, LabeledFile, check_there, random_points};
 use crate::evaluation;
 use crate::parse;
 use crate::path_conflicts;
@@ -24,7 +24,7 @@ use crate::settings::MethodOptions;
 pub(crate) const EXAMPLE: &str = "Example:
   dance recalibrate model.dance last-week.npz -o model2.dance
   dance recalibrate model.dance model.dance.journal.jsonl -o model2.dance    # of `dance serve`
-  dance recalibrate model.dance new.npz -o model2.dance --method dance --calibration split --mix 0.2
+  dance recalibrate model.dance new.npz -o model2.dance --by-class each
   dance recalibrate model.dance all.npz -o model2.dance --window 2000
   dance recalibrate model.dance all.npz -o model2.dance --label-shift today.npz
 
@@ -69,12 +69,19 @@ pub(crate) struct Recalibrate {
     #[arg(long, value_name = "FILE", conflicts_with = "groups")]
     label_shift: Option<PathBuf>,
     #[command(flatten)]
-    columns: Columns,
+    files: LabeledFile,
+    #[command(flatten)]
+    format: FileFormat,
     #[command(flatten)]
     method: MethodOptions,
 }
 
 impl Recalibrate {
+    /// Returns the names of columns in DATA.
+    fn columns(&self) -> Columns {
+        self.files.columns(&self.format)
+    }
+
     pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<()> {
         self.check(shared)?;
         let progress = Progress::new(shared);
@@ -121,19 +128,19 @@ impl Recalibrate {
     fn check(&self, shared: &Shared) -> anyhow::Result<()> {
         // Options alone contradict each other only where they name the method; the model's settings are checked with
         // it.
-        if self.method.paper || self.method.method.is_some() {
+        if self.method.method.is_some() {
             let config = Config::default().conformal;
             self.method.apply(config, shared.seed).check()?;
         }
         check_there(&self.model)?;
-        self.columns.check(&self.data)?;
+        self.columns().check(&self.data)?;
         for path in [&self.weights, &self.label_shift].into_iter().flatten() {
             check_there(path)?;
         }
         let inputs = [
             Some(&*self.model),
             Some(&*self.data),
-            self.columns.labels.as_deref(),
+            self.files.labels.as_deref(),
             self.weights.as_deref(),
             self.label_shift.as_deref(),
             shared.config.as_deref(),
@@ -151,7 +158,7 @@ impl Recalibrate {
     ) -> anyhow::Result<Sampling> {
         let of = data.len();
         let (rows, sampling) = if let Some(name) = &self.groups {
-            let groups = self.columns.groups(&self.data, name, data)?;
+            let groups = self.columns().groups(&self.data, name, data)?;
             (split::one_of_each(&groups, shared.seed), Sampling::Grouped)
         } else if let Some(points) = self.window {
             if points > of {
@@ -169,12 +176,12 @@ impl Recalibrate {
             let rows = rejection_sample(&weights, shared.seed).with_context(|| path.display().to_string())?;
             (rows, Sampling::Weighted { of })
         } else if let Some(path) = &self.label_shift {
-            let table = self.columns.of_another(path).points_for(path, model)?;
-            let unlabelled = table.embeddings().rows();
+            let table = self.columns().of_another(path).points_for(path, model)?;
+            let unlabeled = table.embeddings().rows();
             let rows = model
                 .label_shift(data, table.embeddings(), shared.seed, context)
                 .with_context(|| path.display().to_string())?;
-            (rows, Sampling::LabelShift { of, unlabelled })
+            (rows, Sampling::LabelShift { of, unlabelled: unlabeled })
         } else {
             return Ok(Sampling::Random);
         };
@@ -197,6 +204,6 @@ impl Recalibrate {
             }
             return Ok(in_order_of_names(table.into_dataset()?));
         }
-        self.columns.beside(self.groups.as_ref()).dataset(&self.data, model.classes(), progress)
+        self.columns().beside(self.groups.as_ref()).dataset(&self.data, model.classes(), progress)
     }
 }

@@ -14,70 +14,71 @@ use serde_json::json;
 
 use crate::answers::{Answers, ids_of};
 use crate::args::Shared;
-use crate::data::{Columns, check_there};
+use crate::data::{Columns, FileFormat, LabelColumns, check_there};
 use crate::output::{Cells, Column, Format, Frame, write_frame};
-use crate::parse;
 use crate::path_conflicts;
 use crate::progress::Progress;
 
 pub(crate) const EXAMPLE: &str = "Example:
-  dance select pool.npz model.dance -n 200 -o list.csv
-  dance select pool.npz model.dance -n 200 --audit 300 -o list.csv --points-out chosen.npz
+  dance select model.dance pool.npz --picked 200 -o list.csv
+  dance select model.dance pool.npz --picked 200 --random 300 -o list.csv --points-out chosen.npz
 
-Picked points have large sets and many unlabelled neighbors, and are unlike each other: their
-labels teach the model most. --audit draws points at random before any is picked, a uniform sample
-of the pool; only these can calibrate a model or measure its coverage. The column `provenance`
+Picked points have large sets and many neighbors without labels, and are unlike each other: their
+labels teach the model most. --random draws points before any is picked, a uniform sample of the
+pool; only these can calibrate a model or measure its coverage. The column `provenance`
 (picked or random) distinguishes them in every file, and fit and recalibrate use it.
 
 Fill the column `label` of the list, then run `dance fit chosen.npz --labels list.csv`, or fit a
-folder with all files so far. Draw the audit from a pool that no points were picked from: the rest
+folder with all files so far. Draw random points from a pool that no points were picked from: the rest
 of such a pool is easier than new points.";
 
 #[derive(Args, Debug)]
 pub(crate) struct Select {
-    /// Embeddings to choose from. Labels do not influence the choice; they are kept where every row has one
-    #[arg(value_name = "POOL")]
-    pool: PathBuf,
     /// Model written by `dance fit`
     #[arg(value_name = "MODEL")]
     model: PathBuf,
-    /// Points to pick
-    #[arg(short, long, value_name = "N", default_value_t = 0)]
-    number: usize,
-    /// Points to draw at random, for calibration or evaluation
+    /// Embeddings to choose from. Labels do not influence the choice; they are kept where every row has one
+    #[arg(value_name = "POOL")]
+    pool: PathBuf,
+    /// Points to pick: those whose labels help the next fit most
     #[arg(long, value_name = "N", default_value_t = 0)]
-    audit: usize,
+    picked: usize,
+    /// Points to draw at random. Only these may calibrate or evaluate
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    random: usize,
     /// List to write, with the model's answer for each point: .csv, .jsonl, .parquet or .npz
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// Write the points too, in the order of the list, for fit and recalibrate
     #[arg(long, value_name = "FILE")]
     points_out: Option<PathBuf>,
-    /// Error level of the sets in the list. The choice does not depend on it
-    #[arg(long, value_name = "LEVEL", default_value = "0.1", value_parser = parse::alpha, allow_hyphen_values = true)]
-    alpha: f64,
     #[command(flatten)]
-    columns: Columns,
+    files: LabelColumns,
 }
 
 impl Select {
+    /// Returns the names of columns in DATA.
+    fn columns(&self) -> Columns {
+        self.files.columns(&FileFormat::default())
+    }
+
     pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<()> {
         let format = self.check(shared)?;
         let progress = Progress::new(shared);
         progress.begin("selecting");
         let (device, context) = (shared.device()?, shared.context(&progress)?);
         let model = Dance::load(device, &self.model, &context)?;
-        let pool = self.columns.everything(&self.pool)?;
+        let pool = self.columns().everything(&self.pool)?;
         EncoderIdentity::check(model.encoder(), pool.encoder.as_ref(), pool.origin())?;
-        let options = SelectOptions { picked: self.number, random: self.audit, seed: shared.seed };
+        let options = SelectOptions { picked: self.picked, random: self.random, seed: shared.seed };
         let chosen = model
             .select(device, pool.embeddings(), options, &context)
             .with_context(|| self.pool.display().to_string())?;
         if chosen.seen > 0 {
-            let bias = if self.audit == 0 {
+            let bias = if self.random == 0 {
                 ""
             } else {
-                ". If they were picked from this pool, the rest of it, and so the audit, is easier than new points"
+                ". If they were picked from this pool, the rest of it, and so the random points, are easier than new points"
             };
             progress.warn(&format!(
                 "{} points of the pool fitted or calibrated the model and are not chosen{bias}",
@@ -86,7 +87,7 @@ impl Select {
         }
         // The list is for people, the points are for `fit`.
         let points = SelectedPoints::new(&pool, &model, &chosen);
-        let answers = Answers::new(&model, &[self.alpha], &[], EmptySets::default(), &context)?;
+        let answers = Answers::new(&model, &model.fitted().config.alphas[..1], &[], EmptySets::default(), &context)?;
         write_frame(&self.output, format, &points.list(&answers)?)?;
         if let Some(path) = &self.points_out {
             points.write(path)?;
@@ -100,7 +101,7 @@ impl Select {
                 "pool": pool.embeddings().rows(),
                 "picked": rows(&chosen.picked),
                 "random": rows(&chosen.random),
-                "seen": chosen.seen,
+                "overlap": chosen.seen,
                 "warnings": progress.warnings(),
             });
             writeln!(out, "{report}")?;
@@ -120,15 +121,15 @@ impl Select {
     /// Refuses wrong options and files before anything is read, and returns the format of the list.
     fn check(&self, shared: &Shared) -> anyhow::Result<Format> {
         check_there(&self.model)?;
-        self.columns.check(&self.pool)?;
+        self.columns().check(&self.pool)?;
         let format = Format::of_file(&self.output, "lists")?;
         if let Some(path) = &self.points_out {
             Format::of_file(path, "points")?;
         }
-        if self.number == 0 && self.audit == 0 {
-            bail!("no number is given: -n 200 picks points, --audit 100 draws some at random");
+        if self.picked == 0 && self.random == 0 {
+            bail!("no number is given: --picked 200 picks points, --random 100 draws some at random");
         }
-        let inputs = [Some(&*self.model), Some(&self.pool), self.columns.labels.as_deref(), shared.config.as_deref()];
+        let inputs = [Some(&*self.model), Some(&self.pool), shared.config.as_deref()];
         path_conflicts::check(&inputs, &[Some(&self.output), self.points_out.as_deref()])?;
         Ok(format)
     }

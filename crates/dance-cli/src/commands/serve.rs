@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 
 use super::demo;
 use crate::args::Shared;
-use crate::data::{Columns, check_there};
+use crate::data::{Columns, FileFormat, LabelColumns, check_there};
 use crate::interrupt;
 use crate::parse;
 use crate::progress::Progress;
@@ -83,13 +83,18 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3600))]
     timeout: u64,
     #[command(flatten)]
-    columns: Columns,
+    files: LabelColumns,
     #[cfg(feature = "embed")]
     #[command(flatten)]
     encoder: crate::encoding::OfServer,
 }
 
 impl Serve {
+    /// Returns the names of columns in DATA.
+    fn columns(&self) -> Columns {
+        self.files.columns(&FileFormat::default())
+    }
+
     pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<()> {
         let progress = Progress::new(shared);
         let (model, points) = match &self.model {
@@ -165,8 +170,8 @@ impl Serve {
     fn points(&self, model: &Path) -> anyhow::Result<Option<Reviewable>> {
         check_there(model)?;
         let Some(path) = &self.data else { return Ok(None) };
-        self.columns.format_of(path)?;
-        let table = self.columns.everything(path)?.checked()?;
+        self.columns().format_of(path)?;
+        let table = self.columns().everything(path)?.checked()?;
         let labels = table.labels.is_some().then(|| table.label_names(&[])).transpose()?;
         let origin =
             path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned());

@@ -66,7 +66,7 @@ fn novelty_is_returned_flagged_and_counted() {
 fn a_monitor_raises_an_alarm_where_there_is_cause() {
     let (_folder, at) = scratch();
     let (model, test) = (shared("model"), shared("test.npz"));
-    let calm = run(&["monitor", &model, &test, "--labelled", "--json"]).success().json();
+    let calm = run(&["monitor", &model, &test, "--with-labels", "--json"]).success().json();
     assert_eq!((&calm["points"], &calm["alarms"]), (&json!(96), &json!([])));
     assert_eq!(calm["bound"], 200.0); // two are watched at half of 0.01 each
     run(&["monitor", &model, &test]).success().prints(&["inputs: no sign of a change (96 points"]);
@@ -89,7 +89,7 @@ fn a_monitor_raises_an_alarm_where_there_is_cause() {
     // An alarm stays in the state.
     run(&["monitor", &model, &test, "--state", &state, "--exit-on-alarm"]).code(1);
     run(&["monitor", &model, &test, "--state", &state, "--seed", "5"]).fails(&["another model or seed"]);
-    run(&["monitor", &model, &test, "--state", &state, "--labelled"]).fails(&["of a run without labels"]);
+    run(&["monitor", &model, &test, "--state", &state, "--with-labels"]).fails(&["of a run without labels"]);
     std::fs::write(&state, "{}").unwrap();
     run(&["monitor", &model, &test, "--state", &state]).fails(&["not the state of a monitor"]);
 }
@@ -105,12 +105,12 @@ fn a_monitor_notices_labels_that_changed() {
     }
     let wrong: String = rows.iter().map(|row| row.to_string() + "\n").collect();
     let model = shared("model");
-    let report = piped(&["monitor", &model, "--labelled", "--json"], &wrong).success();
+    let report = piped(&["monitor", &model, "--with-labels", "--json"], &wrong).success();
     let last: Value = serde_json::from_str(report.stdout.lines().last().unwrap()).unwrap();
     assert_eq!(last["alarms"][0]["watched"], "labels", "{last}");
     assert_eq!(last["alarms"].as_array().unwrap().len(), 1, "{last}");
     let without = wrong.replacen("\"label\"", "\"lable\"", 1);
-    let refused = piped(&["monitor", &model, "--labelled"], &without).code(2);
+    let refused = piped(&["monitor", &model, "--with-labels"], &without).code(2);
     assert!(refused.stderr.contains("line 1: no label"), "{}", refused.stderr);
 }
 
@@ -121,7 +121,7 @@ fn what_was_picked_fits_and_does_not_calibrate() {
     let (model, pool) = (shared("model"), shared("test.npz"));
     let (list, points) = (at("list.csv"), at("chosen.npz"));
     let select =
-        |extra: &[&str]| run(&[&["select", &pool, &model, "-n", "30", "--audit", "40", "-o", &list], extra].concat());
+        |extra: &[&str]| run(&[&["select", &model, &pool, "--picked", "30", "--random", "40", "-o", &list], extra].concat());
     let report = select(&["--points-out", &points, "--json"]).success().json();
     let rows =
         |key: &str| -> Vec<i64> { report[key].as_array().unwrap().iter().map(|row| row.as_i64().unwrap()).collect() };
@@ -162,13 +162,13 @@ fn what_was_picked_fits_and_does_not_calibrate() {
         run(&["evaluate", &model, &points]).success();
     }
     let only = at("only.csv");
-    select(&["--audit", "0", "--points-out", &only]).code(2); // given twice
-    run(&["select", &pool, &model, "-n", "20", "-o", &list, "--points-out", &only]).success();
+    select(&["--random", "0", "--points-out", &only]).code(2); // given twice
+    run(&["select", &model, &pool, "--picked", "20", "-o", &list, "--points-out", &only]).success();
     run(&["recalibrate", &model, &only, "-o", &at("model2")]).fails(&["all 20 points were picked"]);
-    run(&["select", &pool, &model, "-o", &list]).fails(&["no number is given"]);
-    run(&["select", &pool, &model, "-n", "97", "-o", &list]).fails(&["the pool has 96"]);
-    run(&["select", &pool, &model, "-n", "5", "-o", &at("list.txt")]).fails(&["ends in .jsonl, .csv"]);
-    run(&["select", &pool, &model, "-n", "5", "-o", &pool]).fails(&["would be overwritten"]);
+    run(&["select", &model, &pool, "-o", &list]).fails(&["no number is given"]);
+    run(&["select", &model, &pool, "--picked", "97", "-o", &list]).fails(&["the pool has 96"]);
+    run(&["select", &model, &pool, "--picked", "5", "-o", &at("list.txt")]).fails(&["ends in .jsonl, .csv"]);
+    run(&["select", &model, &pool, "--picked", "5", "-o", &pool]).fails(&["would be overwritten"]);
 }
 
 /// Labels that no longer follow the points: sets at a fixed level miss most of them, a level that adapts misses as many

@@ -95,7 +95,7 @@ fn an_audit_names_copies_across_parts() {
     };
     let fitted: Vec<String> = ["label,id,a,b,c,d,e,f,g,h".to_owned()].into_iter().chain((0..300).map(line)).collect();
     std::fs::write(at("fit.csv"), fitted.join("\n")).unwrap();
-    run(&["fit", &at("fit.csv"), "-o", &at("toy"), "--evaluations", "1", "--rounds", "0"]).success();
+    run(&["fit", &at("fit.csv"), "-o", &at("toy"), "--evaluations", "1", "--kernel", "rounds=0"]).success();
     // Ten points of the fit file under names of their own, two of them twice; and one as it is.
     let renamed = |row: usize, id: &str| fitted[row + 1].replacen(&format!("f{row},"), &format!("{id},"), 1);
     let mut lines: Vec<String> = (0..10).map(|row| format!("train,{}", renamed(row, &format!("n{row}")))).collect();

@@ -5,13 +5,17 @@ use super::{run, scratch, shared};
 #[test]
 fn help_shows_an_example_of_every_command() {
     let help = run(&["--help"]).success().prints(&["Example:", "Exit status: 0 success; 1"]);
-    for name in
-        ["demo", "fit", "predict", "evaluate", "compare", "recalibrate", "inspect", "explain", "completions", "man"]
-    {
-        assert!(help.stdout.contains(name), "{name}");
+    for group in ["Start:", "Build:", "Use:", "Watch:", "Research:", "Shell:", "Shared options:"] {
+        assert!(help.stdout.contains(group), "{group}");
+    }
+    let names = ["demo", "embed", "inspect", "doctor", "fit", "compare", "evaluate", "predict", "explain", "serve"];
+    for name in names.into_iter().chain(["monitor", "recalibrate", "select", "audit", "bench", "completions", "man"]) {
+        assert!(help.stdout.contains(&format!("\n  {name} ")), "{name}");
         let help = run(&[name, "--help"]).success();
         let shared = ["--json", "--seed", "--threads", "--config", "--verbose", "--quiet"];
         help.prints(&shared).prints(&["Example:\n  dance ", name]);
+        let short = run(&[name, "-h"]).success();
+        assert!(!short.stdout.contains("--config"), "{name} -h is short");
     }
     assert!(run(&[]).code(2).stderr.contains("Usage:"));
     run(&["--version"]).success().prints(&["dance 0."]);
@@ -22,8 +26,11 @@ fn fit_reports_what_it_did() {
     let (_folder, at) = scratch();
     let fit = |extra: &[&str]| {
         let (data, model) = (shared("small.npz"), at("m"));
-        let mut arguments = vec!["fit", &data, "-o", &model, "--evaluations", "2", "--rounds", "1"];
+        let mut arguments = vec!["fit", &data, "-o", &model, "--evaluations", "2"];
         arguments.extend(extra);
+        if !extra.contains(&"--kernel") {
+            arguments.extend(["--kernel", "rounds=1"]);
+        }
         run(&arguments).success()
     };
     let report = fit(&["--split", "0.4,0.4,0.2", "--alpha", "0.2", "--json"]).json();
@@ -35,7 +42,7 @@ fn fit_reports_what_it_did() {
     assert_eq!(report["test"][0]["alpha"], 0.2);
     assert!(report["test"][0]["coverage"].as_f64().unwrap() > 0.5);
     // Without a test share everything goes to fit and calibration.
-    let text = fit(&["--method", "dance", "--calibration", "split", "--mix", "0.3"]);
+    let text = fit(&["--method", "dance", "--calibration", "split", "--scores", "mix=0.3"]);
     let text = text.prints(&["guarantee    P(label in set) >= 1 - alpha", "24 classes"]);
     let text = text.prints(&["method       dance, split calibration on 240 other points"]);
     assert!(!text.stdout.contains("test points"));
@@ -45,7 +52,7 @@ fn fit_reports_what_it_did() {
     assert!(ran.stderr.contains("took part in the fit of the kernel"));
     let quiet = fit(&["--calibration-data", &data, "-q"]);
     assert_eq!(quiet.stderr, "");
-    let ran = fit(&["--bandwidth", "2", "--shape", "1", "-v", "--memory", "1GiB", "--ridge", "0.01"]);
+    let ran = fit(&["-v", "--memory", "1GiB", "--kernel", "bandwidth=2,shape=1,ridge=0.01"]);
     assert!(ran.stderr.contains("tried bandwidth 2.000, shape 1.000"), "{}", ran.stderr);
 }
 
@@ -54,7 +61,7 @@ fn the_same_seed_gives_the_same_bytes_whatever_the_threads() {
     let (_folder, at) = scratch();
     let fit = |name: &str, extra: [&str; 4]| {
         let (data, model) = (shared("small.npz"), at(name));
-        let mut arguments = vec!["fit", &data, "-o", &model, "--evaluations", "1", "--rounds", "1"];
+        let mut arguments = vec!["fit", &data, "-o", &model, "--evaluations", "1", "--kernel", "rounds=1"];
         arguments.extend(extra);
         run(&arguments).success();
         std::fs::read(&model).unwrap()
@@ -181,7 +188,7 @@ fn few_points_are_enough() {
     run(&["evaluate", &at("m"), &at("new.csv"), "--check"]).success();
 }
 
-/// Splits are random by default; the guarantee names a stratified split.
+/// Splits are random draws: labels that one point alone carries are in all parts alike.
 #[test]
 fn splits_are_random_draws() {
     let (_folder, at) = scratch();
@@ -202,11 +209,6 @@ fn splits_are_random_draws() {
     assert!(coverage < 0.5 + 4.0 * (0.25f64 / 40.0).sqrt(), "{coverage}");
     fit(&[]).prints(&["new labels   about", "of new points carry"]);
     run(&["inspect", &at("m")]).success().prints(&["new label share"]);
-    let dealt = fit(&["--stratify", "--json"]).json();
-    assert!(dealt["new_label_share"].is_null());
-    assert!(dealt["guarantee"].as_str().unwrap().contains("stratified by class"));
-    let both = ["fit", &at("d.csv"), "-o", &at("m"), "--stratify", "--calibration-data", &at("d.csv")];
-    run(&both).fails(&["--stratify", "cannot be used"]);
 }
 
 #[test]
@@ -214,7 +216,7 @@ fn recalibrate_keeps_the_kernel() {
     let (_folder, at) = scratch();
     let (model, test, other) = (shared("model"), shared("test.npz"), at("other"));
     let ran =
-        run(&["recalibrate", &model, &test, "-o", &other, "--method", "dance", "--calibration", "split", "--mix", "0"]);
+        run(&["recalibrate", &model, &test, "-o", &other, "--method", "dance", "--calibration", "split"]);
     ran.success().prints(&["calibrated on 96 points", "P(label in set) >= 1 - alpha"]);
     let kernel = |path: &str| {
         let report = run(&["inspect", path, "--json"]).success().json();
@@ -237,13 +239,11 @@ fn recalibrate_keeps_the_kernel() {
         run(&["predict", &other, &test, "--alpha", "0.2"]).success();
         run(&["explain", &other, &test, "--row", "0"]).success().prints(&["in the set: "]);
     }
-    run(&["recalibrate", &model, &test, "-o", &other, "--paper"]).success().prints(&["guarantee: heuristic"]);
+    run(&["recalibrate", &model, &test, "-o", &other, "--method", "dance"]).success().prints(&["guarantee: heuristic"]);
     // Settings that contradict each other are refused by the names of both, the model's own settings included.
     let (paper, unwritten) = (other, at("unwritten"));
     for (options, names) in [
-        (&["--method", "posterior", "--mix", "0.3"][..], ["--mix 0.3", "--method posterior"]),
-        (&["--method", "fuse", "--mix", "0.3"], ["--mix 0.3", "--method fuse"]),
-        (&["--method", "fuse", "--calibration", "split"], ["--calibration split", "--method fuse"]),
+        (&["--method", "fuse", "--calibration", "split"][..], ["--calibration split", "--method fuse"]),
         (&["--calibration", "full"], ["--calibration full", "--method dance"]),
         (&["--new-labels"], ["--new-labels", "--method dance"]),
         (

@@ -59,11 +59,10 @@ fn words_that_name_no_device() {
 
 #[test]
 fn devices_are_listed() {
-    run(&["inspect", "--devices"]).success().prints(&["cpu  "]);
-    let listed = run(&["inspect", "--devices", "--json"]).success().json();
+    run(&["doctor"]).success().prints(&["device        cpu: ", "ONNX Runtime  "]);
+    let listed = run(&["doctor", "--json"]).success().json();
     assert_eq!(listed["devices"][0]["device"], "cpu");
-    let (_folder, at) = scratch();
-    run(&["inspect", &at("file"), "--devices"]).fails(&["cannot be used with"]);
+    assert!(listed["threads"].as_u64().unwrap() >= 1 && listed["version"].is_string());
     run(&["inspect"]).fails(&["FILE"]);
 }
 
@@ -77,7 +76,7 @@ fn a_broken_driver_is_one_line_or_the_cpu() {
     std::fs::write(libraries.join("libcuda.so.1"), "no library").unwrap();
     let fit = |device: &str| {
         let arguments = ["fit", &at("data.csv"), "-o", &at("model"), "--split", "0.5,0.5", "--evaluations", "1"];
-        run_with(&libraries, &[&arguments[..], &["--rounds", "1", "-v", "--device", device]].concat())
+        run_with(&libraries, &[&arguments[..], &["--kernel", "rounds=1", "-v", "--device", device]].concat())
     };
     let ran = fit("cuda").fails(&["cuda:0: there is no driver of NVIDIA's that can be used", "libcuda.so.1"]);
     assert_eq!(ran.stderr.trim_end().lines().filter(|line| line.contains("driver")).count(), 1);
@@ -87,7 +86,7 @@ fn a_broken_driver_is_one_line_or_the_cpu() {
     let model = std::fs::read(at("model")).unwrap();
     fit("cpu").success();
     assert_eq!(model, std::fs::read(at("model")).unwrap(), "auto is the CPU");
-    run_with(&libraries, &["inspect", "--devices"]).success().prints(&["cuda cannot be used: there is no driver"]);
+    run_with(&libraries, &["doctor"]).success().prints(&["no graphics processor is used: cuda:0: there is no driver"]);
 }
 
 #[test]
@@ -122,7 +121,7 @@ fn drivers_that_cannot_be_used_say_why() {
     if driver(folder.path(), 13_000, 0, 1).is_some() {
         let asked = ["predict", &at("model"), &at("data.csv"), "--device", "cuda:3"];
         run_with(folder.path(), &asked).fails(&["cuda:3: there is one device, cuda:0"]);
-        let listed = run_with(folder.path(), &["inspect", "--devices"]).success();
-        listed.prints(&["cuda:0  X, 1.0 GiB", "cuda cannot be used: cuda:0: the libraries of CUDA cannot be used"]);
+        let listed = run_with(folder.path(), &["doctor"]).success();
+        listed.prints(&["cuda:0: X, 1.0 GiB", "no graphics processor is used: cuda:0: the libraries of CUDA cannot be used"]);
     }
 }

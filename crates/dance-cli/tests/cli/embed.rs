@@ -56,7 +56,7 @@ fn pictures_become_sets_in_three_commands() {
         &at("photos"),
         "-o",
         &at("photos.npz"),
-        "--model",
+        "--encoder",
         &clip,
         "--prompt",
         "a photo of a {}",
@@ -71,7 +71,7 @@ fn pictures_become_sets_in_three_commands() {
         &at("photos"),
         "-o",
         &at("again.npz"),
-        "--model",
+        "--encoder",
         &clip,
         "--prompt",
         "a photo of a {}",
@@ -95,19 +95,19 @@ fn pictures_become_sets_in_three_commands() {
     ])
     .success();
     run(&["inspect", &at("model")]).success().prints(&["encoder", "clip (weights"]);
-    let on_the_fly = dance(&["predict", &at("model"), "--images", &at("photos/dark")]).success();
+    let on_the_fly = dance(&["predict", &at("model"), &at("photos/dark"), "--embed"]).success();
     assert_eq!(on_the_fly.stdout.lines().count(), 60);
     assert!(on_the_fly.stdout.starts_with("{\"row\":0,\"id\":\"00.ppm\""), "{}", on_the_fly.stdout);
     run(&["predict", &at("model"), &at("test.npz")]).success();
 
     // An invalid picture ends the run, or is answered with the reason.
     std::fs::write(folder.path().join("photos/dark/bad.png"), b"words").unwrap();
-    dance(&["predict", &at("model"), "--images", &at("photos/dark")]).fails(&["bad.png", "no picture"]);
-    let reported = dance(&["predict", &at("model"), "--images", &at("photos/dark"), "--on-error", "report"]).code(1);
+    dance(&["predict", &at("model"), &at("photos/dark"), "--embed"]).fails(&["bad.png", "no picture"]);
+    let reported = dance(&["predict", &at("model"), &at("photos/dark"), "--embed", "--on-error", "report"]).code(1);
     assert!(reported.stdout.contains("\"id\":\"bad.png\"") && reported.stdout.lines().count() == 61);
-    dance(&["embed", &at("photos"), "-o", &at("bad.npz"), "-m", &clip]).fails(&["dark/bad.png", "--skip-bad"]);
+    dance(&["embed", &at("photos"), "-o", &at("bad.npz"), "-e", &clip]).fails(&["dark/bad.png", "--on-error skip"]);
     assert!(!Path::new(&at("bad.npz")).exists());
-    let skipped = dance(&["embed", &at("photos"), "-o", &at("bad.npz"), "-m", &clip, "--skip-bad"]).success();
+    let skipped = dance(&["embed", &at("photos"), "-o", &at("bad.npz"), "-e", &clip, "--on-error", "skip"]).success();
     assert!(skipped.stdout.contains("1 left out") && skipped.stderr.contains("dark/bad.png"));
 }
 
@@ -125,7 +125,7 @@ fn embeddings_of_another_encoder_are_refused_by_name() {
     for (name, encoder) in [("one", files("clip")), ("two", at("other"))] {
         for ending in ["npz", "parquet"] {
             let out = at(&format!("{name}.{ending}"));
-            with_runtime(&["embed", &at("photos"), "-o", &out, "--model", &encoder], &runtime).success();
+            with_runtime(&["embed", &at("photos"), "-o", &out, "--encoder", &encoder], &runtime).success();
         }
     }
     let (one, two, model) = (at("one.npz"), at("two.parquet"), at("model"));
@@ -137,11 +137,11 @@ fn embeddings_of_another_encoder_are_refused_by_name() {
     run(&["explain", &model, &two, "--row", "0"]).fails(&parts);
     run(&["recalibrate", &model, &two, "-o", &at("model2")]).fails(&parts);
     run(&["fit", &one, "--calibration-data", &two, "-o", &at("model2")]).fails(&parts);
-    with_runtime(&["predict", &model, "--images", &at("photos"), "--encoder", &at("other")], &runtime).fails(&parts);
-    let texts = ["predict", &model, "--texts", &files("texts.txt")];
+    with_runtime(&["predict", &model, &at("photos"), "--embed", "--encoder", &at("other")], &runtime).fails(&parts);
+    let texts = ["predict", &model, &files("texts.txt"), "--embed"];
     with_runtime(&texts, &runtime).fails(&["texts.txt", "clip (weights"]);
     // Points that came without an encoder are taken on trust, and no pictures can be embedded for them.
-    run(&["predict", &shared("model"), "--images", &at("photos")]).fails(&["does not know its encoder"]);
+    run(&["predict", &shared("model"), &at("photos"), "--embed"]).fails(&["does not know its encoder"]);
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn a_library_that_is_none_is_named() {
     let (_folder, at) = scratch();
     std::fs::write(at("texts.txt"), "one\n").unwrap();
     std::fs::write(at("words.so"), "words").unwrap();
-    let arguments = ["embed", &at("texts.txt"), "-o", &at("out.npz"), "--model", &files("clip")];
+    let arguments = ["embed", &at("texts.txt"), "-o", &at("out.npz"), "--encoder", &files("clip")];
     let with = |library: &str| with_runtime(&arguments, Path::new(library));
     with(&at("words.so")).fails(&["words.so", "no ONNX Runtime", "pip install onnxruntime"]);
     with(&at("nothing.so")).fails(&["nothing.so", "is not there", "pip install onnxruntime"]);
@@ -198,7 +198,7 @@ fn a_killed_run_goes_on() {
     let texts: String = (0..40_000).map(|number| format!("text number {number} of many\n")).collect();
     std::fs::write(at("texts.txt"), texts).unwrap();
     let (source, clip, out, whole) = (at("texts.txt"), files("clip"), at("out.npz"), at("whole.npz"));
-    let arguments = |out: &str| ["embed", &source, "-o", out, "--model", &clip].map(str::to_owned);
+    let arguments = |out: &str| ["embed", &source, "-o", out, "--encoder", &clip].map(str::to_owned);
     let mut child = Command::new(binary()).args(arguments(&out)).env("ORT_DYLIB_PATH", &runtime).spawn().unwrap();
     let first = Path::new(&out).with_file_name("out.npz.parts").join("000000.part");
     while !first.exists() && child.try_wait().unwrap().is_none() {
@@ -222,7 +222,7 @@ fn a_server_embeds_with_the_encoder_of_its_model() {
     let (folder, at) = scratch();
     pictures(&folder.path().join("photos"));
     let clip = files("clip");
-    with_runtime(&["embed", &at("photos"), "-o", &at("photos.npz"), "--model", &clip], &runtime).success();
+    with_runtime(&["embed", &at("photos"), "-o", &at("photos.npz"), "--encoder", &clip], &runtime).success();
     let split = ["--split", "0.4,0.4,0.2", "--test-out", &at("test.npz"), "--evaluations", "1"];
     run(&[&["fit", &at("photos.npz"), "-o", &at("model")][..], &split].concat()).success();
     let library = runtime.display().to_string();

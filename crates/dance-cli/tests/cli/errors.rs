@@ -68,13 +68,16 @@ fn options_outside_their_range_are_refused_before_anything_is_read() {
         ("--alpha", "0.1,zero"),
         ("--split", "0.5,0.6"),
         ("--evaluations", "0"),
-        ("--bandwidth", "-1"),
-        ("--shape", "0.2"),
-        ("--ridge", "-1"),
-        ("--mix", "2"),
-        ("--temperature", "0"),
-        ("--rank-neighbors", "0"),
+        ("--kernel", "bandwidth=-1"),
+        ("--kernel", "shape=0.2"),
+        ("--kernel", "ridge=-1"),
+        ("--kernel", "colour=1"),
+        ("--kernel", "rounds=1,rounds=2"),
+        ("--scores", "mix=2"),
+        ("--scores", "temperature=0"),
+        ("--scores", "rank_neighbors=0"),
         ("--memory", "lots"),
+        ("--memory", "8"),
         ("--normalize", "maybe"),
         ("--calibration", "exactly"),
     ] {
@@ -96,14 +99,14 @@ fn options_outside_their_range_are_refused_before_anything_is_read() {
         (&["--calibration", "split", "--new-labels"], ["--new-labels", "--calibration split"]),
         (&["--method", "fuse", "--by-class", "balanced"], ["--by-class balanced", "--method fuse"]),
         (&["--paper", "--by-class", "each"], ["--by-class each", "--method dance"]),
-        (&["--mix", "0.2"], ["--mix 0.2", "--method posterior"]),
+        (&["--scores", "mix=0.2"], ["--scores mix=0.2", "--method posterior"]),
     ] {
         run(&[&["fit", &no, "-o", &at("out")][..], options].concat()).fails(&names);
     }
-    // Options of earlier versions are unknown.
-    for option in ["--combine=fuse", "--mode=exact", "--unseen=set", "--evidence=all", "--class-fair"] {
+    // A mistyped option is answered with the one that is meant.
+    for (option, meant) in [("--by-clas=each", "--by-class"), ("--new-label", "--new-labels"), ("--kernels=x", "--kernel")] {
         let name = option.split('=').next().unwrap();
-        run(&["fit", &no, "-o", &at("out"), option]).fails(&["unexpected argument", name]);
+        run(&["fit", &no, "-o", &at("out"), option]).fails(&["unexpected argument", name, meant]);
     }
 }
 
@@ -120,7 +123,7 @@ fn a_class_that_the_model_does_not_know_counts_as_not_covered() {
     let ran = run(&["evaluate", &shared("model"), &at("zebra.csv"), "--json"]).success();
     assert!(ran.stderr.contains("6 of 6 rows carry a label that the model does not know (the first is `zebra`"));
     assert_eq!(ran.json()["levels"][0]["coverage"], 0.0);
-    run(&["evaluate", &shared("model"), &at("zebra.csv"), "--min-coverage", "0.9"]).code(1);
+    run(&["evaluate", &shared("model"), &at("zebra.csv"), "--check=0.9"]).code(1);
 }
 
 /// The numbers of every row: ids may hold commas, numbers cannot.
@@ -217,8 +220,7 @@ fn outputs_do_not_destroy_inputs() {
     run(&["predict", &model, &data, "-o", &around]).fails(&["would be overwritten"]);
     run(&["recalibrate", &model, &at("t.npz"), "-o", &at("t.npz")]).fails(&["would be overwritten"]);
     run(&["recalibrate", &model, &at("t.npz"), "-o", &model]).fails(&["would be overwritten"]);
-    run(&["demo", &data, "--report", &data]).fails(&["would be overwritten"]);
-    run(&["evaluate", &model, &data, "--per-class", &data]).fails(&["would be overwritten"]);
+    run(&["evaluate", &model, &data, "--classes-out", &data]).fails(&["would be overwritten"]);
     #[cfg(unix)]
     for link in ["soft.npz", "hard.npz"] {
         if link.starts_with("soft") {
@@ -323,6 +325,6 @@ fn negative_numbers_get_the_message_of_their_option() {
         let ran = run(&[begin, &["--alpha", "-0.1"]].concat()).code(2);
         assert!(ran.stderr.contains("between 0 and 1"), "{begin:?}: {}", ran.stderr);
     }
-    run(&["fit", &no, "-o", &no, "--ridge", "-1"]).fails(&["-1"]);
+    run(&["fit", &no, "-o", &no, "--kernel", "ridge=-1"]).fails(&["-1"]);
     run(&["help", "fit"]).success().prints(&["Fit a kernel to embeddings"]);
 }

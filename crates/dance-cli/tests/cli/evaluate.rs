@@ -13,20 +13,20 @@ fn evaluate_measures_and_checks() {
         "Cov: coverage, the share of sets with the true",
         "guarantee: P(label in set) >= 1 - alpha",
     ]);
-    let report = run(&[&arguments[..], &["--json", "--min-coverage", "0.5"]].concat()).success().json();
+    let report = run(&[&arguments[..], &["--json", "--check=0.5"]].concat()).success().json();
     assert_eq!(report["passed"], true);
     assert_eq!(report["levels"][1]["alpha"], 0.1);
     for key in ["accuracy", "coverage", "size", "class_violation", "class_violation_floor", "empty"] {
         assert!(report["levels"][0][key].is_number(), "{key}");
     }
-    let missed = run(&[&arguments[..], &["--min-coverage", "1"]].concat()).code(1).prints(&["floor"]);
+    let missed = run(&[&arguments[..], &["--check=1"]].concat()).code(1).prints(&["floor"]);
     assert!(missed.stderr.contains("is below --min-coverage 1"), "{}", missed.stderr);
     // One share for every level, or one for each.
-    run(&[&arguments[..], &["--min-coverage", "0.2=0.1,0.1=0.1"]].concat()).success();
-    let one = run(&[&arguments[..], &["--min-coverage", "0.2=0.1,0.1=1"]].concat()).code(1);
+    run(&[&arguments[..], &["--check=0.2=0.1,0.1=0.1"]].concat()).success();
+    let one = run(&[&arguments[..], &["--check=0.2=0.1,0.1=1"]].concat()).code(1);
     assert!(one.stderr.contains("alpha 0.1: ") && !one.stderr.contains("alpha 0.2: "), "{}", one.stderr);
-    run(&[&arguments[..], &["--min-coverage", "0.3=0.5"]].concat()).fails(&["0.3 is not among the levels"]);
-    run(&[&arguments[..], &["--min-coverage", "0.1=x"]].concat()).fails(&["between 0 and 1"]);
+    run(&[&arguments[..], &["--check=0.3=0.5"]].concat()).fails(&["0.3 is not among the levels"]);
+    run(&[&arguments[..], &["--check=0.1=x"]].concat()).fails(&["between 0 and 1"]);
     let brier = report["probabilities"]["brier"].as_f64().unwrap();
     assert!((0.0..2.0).contains(&brier));
     run(&arguments).success().prints(&["Class probabilities: log loss"]);
@@ -89,7 +89,7 @@ fn compare_measures_every_method() {
 fn evaluate_writes_classes() {
     let (_folder, at) = scratch();
     let (model, test) = (shared("model"), shared("test.npz"));
-    let arguments = ["evaluate", &model, &test, "--alpha", "0.2,0.1", "--per-class", &at("c.csv"), "--json"];
+    let arguments = ["evaluate", &model, &test, "--alpha", "0.2,0.1", "--classes-out", &at("c.csv"), "--json"];
     let report = run(&arguments).success().json();
     let mut file = csv::Reader::from_path(at("c.csv")).unwrap();
     assert_eq!(file.headers().unwrap(), ["alpha", "class", "points", "covered", "coverage", "size"].as_slice());
@@ -103,7 +103,7 @@ fn evaluate_writes_classes() {
         assert_eq!(of(2), 96.0);
         assert!((of(3) / 96.0 - level["coverage"].as_f64().unwrap()).abs() < 1e-12);
     }
-    run(&["evaluate", &model, &test, "--per-class", "-"]).fails(&["written to a file that ends in .jsonl, .csv"]);
+    run(&["evaluate", &model, &test, "--classes-out", "-"]).fails(&["written to a file that ends in .jsonl, .csv"]);
 }
 
 /// Every line of the table fits a terminal of 100 columns.
@@ -122,14 +122,14 @@ fn evaluate_finds_the_points_of_the_model() {
     let ran = run(&["evaluate", &model, &small]).success().prints(&["that neither fitted nor calibrated the model"]);
     assert!(ran.stderr.contains("points belong to the model"), "{}", ran.stderr);
     // They pass any check, so checks are made without them.
-    run(&["evaluate", &model, &small, "--min-coverage", "0.1=0.99"]).code(1);
+    run(&["evaluate", &model, &small, "--check=0.1=0.99"]).code(1);
     let report = run(&["evaluate", &model, &small, "--json"]).success().json();
     let (fit, calibration) = (&report["overlap"]["fit"], &report["overlap"]["calibration"]);
     assert!(fit.as_u64() > Some(0) && calibration.as_u64() > Some(0), "{report}");
     let points = |levels: &str| report[levels][0]["points"].as_u64().unwrap();
     let seen = fit.as_u64().unwrap() + calibration.as_u64().unwrap();
     assert_eq!(points("levels"), points("levels_without_overlap") + seen);
-    let without = run(&["evaluate", &model, &small, "--json", "--exclude-seen"]).success().json();
+    let without = run(&["evaluate", &model, &small, "--json", "--exclude-overlap"]).success().json();
     assert_eq!(without["levels"], report["levels_without_overlap"]);
     let fresh = run(&["evaluate", &model, &shared("test.npz"), "--json"]).success().json();
     assert_eq!(fresh["overlap"]["fit"], 0);

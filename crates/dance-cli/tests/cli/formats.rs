@@ -7,7 +7,7 @@ fn npz_csv_and_parquet_give_the_same_sets() {
     let (_folder, at) = scratch();
     let sets = |extension: &str| {
         let (data, model) = (shared(&format!("small.{extension}")), at(extension));
-        run(&["fit", &data, "-o", &model, "--evaluations", "2", "--rounds", "1"]).success();
+        run(&["fit", &data, "-o", &model, "--evaluations", "2", "--kernel", "rounds=1"]).success();
         let sets = run(&["predict", &model, &data, "--include", "probabilities,p-values,neighbors"]).success();
         (std::fs::read(&model).unwrap(), sets.stdout)
     };

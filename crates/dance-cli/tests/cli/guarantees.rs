@@ -26,7 +26,7 @@ fn write_groups(path: &str, groups: usize, copies: usize, classes: usize) {
     std::fs::write(path, text).unwrap();
 }
 
-const QUICK: [&str; 4] = ["--evaluations", "1", "--rounds", "0"];
+const QUICK: [&str; 4] = ["--evaluations", "1", "--kernel", "rounds=0"];
 
 #[test]
 fn groups_are_kept_whole_and_each_calibrates_once() {

@@ -54,7 +54,7 @@ fn integer_labels_and_ids_stay_integers() {
     assert!(sets.lines().nth(1).unwrap().starts_with(&format!("0,{},{},", first["id"], first["prediction"])));
     let why = run(&["explain", &model, &at("t.npz"), "--row", "0", "--json"]).success().json();
     assert_eq!((&why["id"], why["labels"][0]["label"].is_i64()), (&first["id"], true));
-    run(&["evaluate", &model, &at("t.npz"), "--alpha", "0.2", "--per-class", &at("c.jsonl")]).success();
+    run(&["evaluate", &model, &at("t.npz"), "--alpha", "0.2", "--classes-out", &at("c.jsonl")]).success();
     assert!(std::fs::read_to_string(at("c.jsonl")).unwrap().starts_with("{\"alpha\":0.2,\"class\":0,"));
     // A model that is calibrated anew keeps it, also from a file where labels are text.
     toy(&at("text.jsonl"), 60, |row| format!("\"{}\"", 10 * (row % 3)), |row| format!("\"p{row}\""));

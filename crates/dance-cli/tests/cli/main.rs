@@ -58,8 +58,8 @@ static SHARED: LazyLock<Shared> = LazyLock::new(|| {
             &at(name),
             "--evaluations",
             "1",
-            "--rounds",
-            "0",
+            "--kernel",
+            "rounds=0",
             "--method",
             "dance",
         ])
@@ -76,8 +76,8 @@ static SHARED: LazyLock<Shared> = LazyLock::new(|| {
         &at("test.npz"),
         "--evaluations",
         "2",
-        "--rounds",
-        "1",
+        "--kernel",
+        "rounds=1",
     ])
     .success();
     Shared { folder }
@@ -199,7 +199,7 @@ fn toy(path: &str, rows: usize, label: impl Fn(usize) -> String, id: impl Fn(usi
 
 /// Fits with the fewest evaluations.
 fn fit_toy(data: &str, model: &str, extra: &[&str]) -> Ran {
-    let quick = ["--evaluations", "1", "--rounds", "0", "--split", "0.4,0.4,0.2"];
+    let quick = ["--evaluations", "1", "--kernel", "rounds=0", "--split", "0.4,0.4,0.2"];
     run(&[&["fit", data, "-o", model], &quick[..], extra].concat())
 }
 

@@ -34,7 +34,7 @@ fn every_format_comes_through_a_pipe() {
         }
         // Every command reads the pipe as it reads the file.
         let out = at("piped");
-        let quick = ["--evaluations", "1", "--rounds", "0"];
+        let quick = ["--evaluations", "1", "--kernel", "rounds=0"];
         with_input(&[&["fit", "-", "--format", format, "-o", &out], &quick[..]].concat(), &bytes).success();
         run(&[&["fit", &small, "-o", &at("whole")], &quick[..]].concat()).success();
         assert!(std::fs::read(&out).unwrap() == std::fs::read(at("whole")).unwrap(), "{format}");
@@ -105,14 +105,14 @@ fn parts_of_other_names() {
     let text = std::fs::read_to_string(at("d.jsonl")).unwrap();
     std::fs::write(at("d.jsonl"), text.replace("embedding", "vector").replace("label", "target")).unwrap();
     fit_toy(&at("d.jsonl"), &at("m"), &[]).fails(&["line 1: must be {\"embedding\""]);
-    fit_toy(&at("d.jsonl"), &at("m"), &["--embeddings-name", "vector"])
+    fit_toy(&at("d.jsonl"), &at("m"), &["--embedding-column", "vector"])
         .fails(&["has no `label`; it holds `vector`, `target`, `id`", "--label-column"]);
-    fit_toy(&at("d.jsonl"), &at("m"), &["--embeddings-name", "vector", "--labels-name", "target"]).success();
-    run(&["predict", &at("m"), &at("d.jsonl"), "--embeddings-name", "vector"]).success();
+    fit_toy(&at("d.jsonl"), &at("m"), &["--embedding-column", "vector", "--label-column", "target"]).success();
+    run(&["predict", &at("m"), &at("d.jsonl"), "--embedding-column", "vector"]).success();
     // An archive listens too.
     let npz = shared("small.npz");
     run(&["fit", &npz, "-o", &at("m"), "--label-column", "target"]).fails(&["no `target`", "`labels`"]);
-    run(&["inspect", &npz, "--embeddings-name", "vectors"]).fails(&["no `vectors`", "`embeddings`"]);
+    run(&["inspect", &npz, "--embedding-column", "vectors"]).fails(&["no `vectors`", "`embeddings`"]);
     std::fs::write(at("c.toml"), "labels-name = 'target'\nembeddings-name = 'vector'\n").unwrap();
     fit_toy(&at("d.jsonl"), &at("m"), &["--config", &at("c.toml")]).success();
 }
@@ -139,7 +139,7 @@ fn several_levels_side_by_side() {
     run(&["predict", &model, &test, "--alpha", "0.1,2"]).fails(&["between 0 and 1"]);
 }
 
-/// Rows without a label are refused until `--unlabelled` leaves them out, and are no problem where labels are not
+/// Rows without a label are refused until `--unlabeled` leaves them out, and are no problem where labels are not
 /// needed.
 #[test]
 fn rows_without_a_label() {
@@ -148,7 +148,7 @@ fn rows_without_a_label() {
     toy(&at("good.csv"), 90, |row| (row % 3).to_string(), |row| row.to_string());
     fit_toy(&at("good.csv"), &model, &[]).success();
     for (name, none, asked, option) in [
-        ("empty.csv", "", "no label at line 2, line 12, line 22 and 6 more; --unlabelled ''", ""),
+        ("empty.csv", "", "no label at line 2, line 12, line 22 and 6 more; --unlabeled ''", ""),
         ("minus.csv", "-1", "the label is -1 at line 2, line 12", "-1"),
         ("nan.csv", "nan", "the label is nan at line 2", "nan"),
         ("null.jsonl", "null", "no label at line 1, line 11", ""),
@@ -156,24 +156,24 @@ fn rows_without_a_label() {
         let data = at(name);
         let label = |row: usize| if row.is_multiple_of(10) { none.to_owned() } else { (row % 3).to_string() };
         toy(&data, 90, label, |row| row.to_string());
-        fit_toy(&data, &at("out"), &[]).fails(&[name, asked, "--unlabelled"]);
-        run(&["evaluate", &model, &data]).fails(&[name, "--unlabelled"]);
-        run(&["recalibrate", &model, &data, "-o", &at("out")]).fails(&[name, "--unlabelled"]);
-        run(&["inspect", &data]).success().prints(&["warning: ", "--unlabelled"]);
+        fit_toy(&data, &at("out"), &[]).fails(&[name, asked, "--unlabeled"]);
+        run(&["evaluate", &model, &data]).fails(&[name, "--unlabeled"]);
+        run(&["recalibrate", &model, &data, "-o", &at("out")]).fails(&[name, "--unlabeled"]);
+        run(&["inspect", &data]).success().prints(&["warning: ", "--unlabeled"]);
         run(&["predict", &model, &data]).success();
         run(&["explain", &model, &data, "--row", "0"]).success();
-        let ran = fit_toy(&data, &at("out"), &["--unlabelled", option, "--json"]).success();
+        let ran = fit_toy(&data, &at("out"), &["--unlabeled", option, "--json"]).success();
         let said = "9 of 90 rows have no label and are left out";
         assert!(ran.stderr.contains(said), "{}", ran.stderr);
         assert!(ran.json()["warnings"].to_string().contains(said));
         assert_eq!(ran.json()["classes"], 3);
-        run(&["evaluate", &model, &data, "--unlabelled", option, "--exclude-seen", "--alpha", "0.2"]).code(2);
-        run(&["recalibrate", &model, &data, "-o", &at("out"), "--unlabelled", option]).success();
-        run(&["inspect", &data, "--unlabelled", option, "--json"]).success();
+        run(&["evaluate", &model, &data, "--unlabeled", option, "--exclude-overlap", "--alpha", "0.2"]).code(2);
+        run(&["recalibrate", &model, &data, "-o", &at("out"), "--unlabeled", option]).success();
+        run(&["inspect", &data, "--unlabeled", option, "--json"]).success();
         std::fs::remove_file(at("out")).unwrap();
     }
     // -1 may be meant.
-    let ran = fit_toy(&at("minus.csv"), &at("four"), &["--unlabelled", "", "--json"]).success();
+    let ran = fit_toy(&at("minus.csv"), &at("four"), &["--unlabeled", "", "--json"]).success();
     assert_eq!(ran.json()["classes"], 4);
     toy(&at("signs.csv"), 90, |row| ["-1", "1"][row % 2].into(), |row| row.to_string());
     assert_eq!(fit_toy(&at("signs.csv"), &at("two"), &["--json"]).success().json()["classes"], 2);

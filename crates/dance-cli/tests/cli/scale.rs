@@ -181,7 +181,7 @@ fn fitting_and_judging_read_folders_and_samples_of_them() {
     let (_folder, at) = scratch();
     parts(&at("parts"), 2);
     let fit = |data: &str, out: &str, rest: &[&str]| {
-        let base = ["fit", data, "-o", out, "--evaluations", "1", "--rounds", "0", "--json", "--unlabelled", ""];
+        let base = ["fit", data, "-o", out, "--evaluations", "1", "--kernel", "rounds=0", "--json", "--unlabeled", ""];
         let told = run(&[&base[..], rest].concat()).success();
         serde_json::from_str::<serde_json::Value>(&told.stdout).unwrap()
     };

@@ -22,7 +22,7 @@ fn bad_pictures_are_refused_or_left_out() {
     fs::write(at("list.csv"), "path\na.png\nmissing.png\n").unwrap();
     let items = Items::read(folder.path()).unwrap();
     let all = EmbedOptions::default();
-    refused(embed(&items, &encoder, &all, &context), &["b.png", "0 bytes", "--skip-bad"]);
+    refused(embed(&items, &encoder, &all, &context), &["b.png", "0 bytes", "--on-error skip"]);
     let skip = EmbedOptions { skip_bad: true, parts: None };
     let embedded = embed(&items, &encoder, &skip, &context).unwrap();
     assert_eq!(embedded.table.ids.as_ref().unwrap(), &["a.png", "e.png"]);

@@ -11,10 +11,12 @@ use crate::method::Method;
 use crate::setters::setters;
 
 /// The settings of a fit, of the method, and of the class probabilities.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Config {
+    /// The error levels that the model is asked for where its user names none, the most important one first.
+    pub alphas: Vec<f64>,
     /// The normalisation of embeddings.
     pub normalize: Normalize,
     /// The settings of the kernel machine (recursive feature machine) that are not searched over.
@@ -33,6 +35,7 @@ pub struct Config {
 }
 
 setters!(Config {
+    alphas: Vec<f64>,
     normalize: Normalize,
     tune: TuneConfig,
     conformal: ConformalConfig,
@@ -40,6 +43,24 @@ setters!(Config {
     probabilities: Probabilities,
     probability_floor: Option<f32>,
 });
+
+/// The most error levels that a model remembers.
+const MOST_ALPHAS: usize = 64;
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            alphas: vec![0.1],
+            normalize: Normalize::default(),
+            rfm: RfmConfig::default(),
+            tune: TuneConfig::default(),
+            conformal: ConformalConfig::default(),
+            sampling: Sampling::default(),
+            probabilities: Probabilities::default(),
+            probability_floor: None,
+        }
+    }
+}
 
 impl Config {
     /// Returns the paper's settings: the method dance with reuse, no second fit of the best trials, and clamped
@@ -78,13 +99,22 @@ impl Config {
         self
     }
 
-    /// Returns an error if a setting of the method is out of range, or if two settings contradict each other.
+    /// Returns an error if a setting is out of range, or if two settings contradict each other.
     pub fn check(&self) -> Result<()> {
         self.method().map(drop)
     }
 
     /// Returns the method that the settings describe, or the error of [`check`](Self::check).
     pub(crate) fn method(&self) -> Result<Method> {
+        let is_level = |&alpha: &f64| alpha > 0.0 && alpha < 1.0;
+        let is_repeated = |place: usize| self.alphas[..place].contains(&self.alphas[place]);
+        if !(1..=MOST_ALPHAS).contains(&self.alphas.len())
+            || !self.alphas.iter().all(is_level)
+            || (0..self.alphas.len()).any(is_repeated)
+        {
+            let given = self.alphas.iter().take(MOST_ALPHAS).map(f64::to_string).collect::<Vec<_>>().join(", ");
+            return Err(Error::config("alphas", given, "1 to 64 different levels between 0 and 1, such as 0.1"));
+        }
         match self.probability_floor {
             Some(floor) if !(0.0..0.5).contains(&floor) => {
                 Err(Error::config("probability_floor", floor, "at least 0 and below 0.5, such as 1e-3"))

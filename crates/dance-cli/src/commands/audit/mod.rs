@@ -15,7 +15,7 @@ use dance::{Dance, Dataset};
 use dance_page::terminal;
 
 use crate::args::Shared;
-use crate::data::{Columns, check_there};
+use crate::data::{Columns, FileFormat, LabeledFile, check_there};
 use crate::output::{Format, write_frame};
 use crate::parse;
 use crate::path_conflicts;
@@ -69,12 +69,17 @@ pub(crate) struct Audit {
     #[arg(long, value_name = "SHARE", default_value = "0.1", value_parser = parse::alpha, allow_hyphen_values = true)]
     fdr: f64,
     #[command(flatten)]
-    columns: Columns,
+    files: LabeledFile,
 }
 
 impl Audit {
+    /// Returns the names of columns in DATA.
+    fn columns(&self) -> Columns {
+        self.files.columns(&FileFormat::default())
+    }
+
     pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<()> {
-        self.columns.check(&self.data)?;
+        self.columns().check(&self.data)?;
         if let Some(model) = &self.model {
             check_there(model)?;
         }
@@ -91,14 +96,14 @@ impl Audit {
     fn audit(&self, shared: &Shared) -> anyhow::Result<()> {
         let files = ["audit.json", "findings.csv", "index.html"].map(|name| self.output.join(name));
         let inputs =
-            [Some(&*self.data), self.model.as_deref(), self.columns.labels.as_deref(), shared.config.as_deref()];
+            [Some(&*self.data), self.model.as_deref(), self.files.labels.as_deref(), shared.config.as_deref()];
         path_conflicts::check(&inputs, &files.each_ref().map(|file| Some(&**file)))?;
         let progress = Progress::new(shared);
         progress.begin("auditing");
         let (device, context) = (shared.device()?, shared.context(&progress)?);
         let model = self.model.as_ref().map(|path| Dance::load(device, path, &context)).transpose()?;
         let known = model.as_ref().map_or(&[][..], Dance::classes);
-        let columns = self.columns.beside(self.parts.as_ref());
+        let columns = self.columns().beside(self.parts.as_ref());
         let data: Dataset = columns.dataset(&self.data, known, &progress)?;
         let help = "Name an existing column with --parts";
         let read_parts = |name: &String| columns.words(&self.data, name, help, &data);

@@ -21,8 +21,8 @@ impl Predict {
         device: DeviceChoice,
         progress: &Progress,
     ) -> anyhow::Result<Summary> {
-        let mut summary = Summary::new(&self.alpha, self.novelty);
-        let (table, bad) = self.embedding.table(answers.model, self.reports(), device, progress, answers.context)?;
+        let mut summary = Summary::new(answers, self.novelty);
+        let (table, bad) = self.embedding.table(self.data(), answers.model, self.reports(), device, progress, answers.context)?;
         let found = answers
             .of(table.embeddings(), 0, &answers::ids_of(&table))
             .with_context(|| self.data().display().to_string())?;

@@ -29,11 +29,11 @@ impl Predict {
             Box::new(File::open(self.data()).with_context(|| name.clone())?)
         };
         let shape = answers.model.fitted().point_shape();
-        let mut points = Points::new(input, name.clone(), self.columns.options(), shape);
+        let mut points = Points::new(input, name.clone(), self.columns().options(), shape);
         if adapting.is_some() {
             points = points.with_late_labels();
         }
-        let mut summary = Summary::new(&self.alpha, self.novelty);
+        let mut summary = Summary::new(answers, self.novelty);
         let mut each = |out: Taker<'_, 'a>| -> anyhow::Result<()> {
             loop {
                 match points.next()? {

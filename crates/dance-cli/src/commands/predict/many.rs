@@ -23,7 +23,7 @@ impl Predict {
         if self.reports() && self.output.extension().is_some_and(|name| name == "npz") {
             bail!("{}: --on-error report needs an output in .jsonl, .csv or .parquet", self.output.display());
         }
-        if self.columns.labels.is_some() || self.columns.format.is_some() {
+        if self.columns().format.is_some() {
             bail!(SINGLE_FILE_OPTIONS);
         }
         check_there(&self.model)?;
@@ -34,13 +34,13 @@ impl Predict {
     pub(super) fn options(&self) -> anyhow::Result<Value> {
         Ok(json!({
             "model": self.model_hash()?,
-            "alpha": self.alpha.0,
+            "alpha": self.alpha.as_ref().map(|alphas| &alphas.0),
             "include": self.include.iter().map(|list| format!("{list:?}")).collect::<Vec<_>>(),
             "empty": format!("{:?}", self.empty),
             "novelty": self.novelty,
             "reports": self.reports(),
-            "embeddings": self.columns.embeddings_name,
-            "ids": self.columns.id_column,
+            "embeddings": self.columns().embedding_column,
+            "ids": self.columns().id_column,
         }))
     }
 

@@ -55,13 +55,13 @@ const WRITERS: [Writer; 7] = [
     Writer { name: "predict", arguments: &["predict", "m", "d.csv", "-o", "sets.npz"], outputs: &["sets.npz"] },
     Writer {
         name: "evaluate",
-        arguments: &["evaluate", "m", "d.csv", "--json", "--per-class", "classes.csv"],
+        arguments: &["evaluate", "m", "d.csv", "--json", "--classes-out", "classes.csv"],
         outputs: &["classes.csv"],
     },
     Writer { name: "recalibrate", arguments: &["recalibrate", "m", "d.csv", "-o", "m2"], outputs: &["m2"] },
     Writer {
         name: "demo",
-        arguments: &["demo", "d.csv", "--report", "r.html", "--evaluations", "2"],
+        arguments: &["demo", "--report", "r.html", "--evaluations", "2"],
         outputs: &["r.html"],
     },
 ];

@@ -11,7 +11,7 @@ fn two_writers_of_one_file() {
     for (begin, file) in [
         (&["fit", "d.csv", "--evaluations", "1", "-o", "both"][..], "both"),
         (&["predict", "m", "d.csv", "-o", "both.jsonl"], "both.jsonl"),
-        (&["recalibrate", "m", "d.csv", "--method", "dance", "-o", "both"], "both"),
+        (&["recalibrate", "m", "d.csv", "-o", "both"], "both"),
     ] {
         let folder = folder();
         let path = folder.path().join(file);
@@ -20,7 +20,7 @@ fn two_writers_of_one_file() {
         let different: [&[&str]; 2] = match begin[0] {
             "fit" => [&["--seed", "1"], &["--seed", "2"]],
             "predict" => [&["--alpha", "0.1"], &["--alpha", "0.2"]],
-            _ => [&["--mix", "0.2"], &["--mix", "0.8"]],
+            _ => [&["--method", "dance"], &["--method", "fuse"]],
         };
         let alone = different.map(|different| {
             Ran::new(command(different).output().unwrap()).success();
