@@ -12,8 +12,8 @@ use crate::commands::embed;
 #[cfg(feature = "serve")]
 use crate::commands::serve;
 use crate::commands::{
-    audit, bench, compare, completions, demo, doctor, evaluate, explain, fit, inspect, man, monitor, predict, recalibrate,
-    select,
+    audit, bench, compare, completions, demo, doctor, evaluate, explain, fit, inspect, man, monitor, predict,
+    recalibrate, select,
 };
 use crate::progress::print_line;
 
@@ -200,7 +200,8 @@ mod tests {
         let mut root = command_line();
         root.build();
         let mut grouped: Vec<&str> = GROUPS.iter().flat_map(|group| group.1).copied().collect();
-        let mut names: Vec<&str> = root.get_subcommands().map(clap::Command::get_name).filter(|&name| name != "help").collect();
+        let mut names: Vec<&str> =
+            root.get_subcommands().map(clap::Command::get_name).filter(|&name| name != "help").collect();
         grouped.retain(|name| root.find_subcommand(name).is_some());
         grouped.sort_unstable();
         names.sort_unstable();
@@ -210,8 +211,11 @@ mod tests {
         let all: usize = counts.iter().map(|count| count.1).sum();
         assert!(all < 140, "{all}: {counts:?}");
         let fit = root.find_subcommand("fit").expect("fit");
-        let short: Vec<&str> =
-            own_options(fit).iter().filter(|arg| !arg.is_hide_short_help_set()).filter_map(|arg| arg.get_long()).collect();
+        let short: Vec<&str> = own_options(fit)
+            .iter()
+            .filter(|arg| !arg.is_hide_short_help_set())
+            .filter_map(|arg| arg.get_long())
+            .collect();
         assert!(short.len() <= 14, "{short:?}");
     }
 

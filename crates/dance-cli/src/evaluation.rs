@@ -8,7 +8,7 @@ use dance::evaluation::metrics::Metrics;
 use dance::evaluation::{ProbabilityMetrics, coverage_at_most, coverage_interval};
 use dance::machine::Classified;
 use dance::scores::Sets;
-use dance::scores::threshold::smallest_alpha;
+use dance::scores::calibration::smallest_alpha;
 use dance::{Context, Dance, Matrix, PredictOptions, Prediction};
 use dance_page::table::Table;
 use dance_page::text::paragraph;
@@ -146,7 +146,12 @@ impl<'a> Predictions<'a> {
 const CLASSES_SHOWN: usize = 5;
 
 /// Writes the classes with the lowest coverage at the first level.
-pub(crate) fn write_classes(out: &mut dyn Write, predictions: &Predictions<'_>, truth: &Truth, rows: &[usize]) -> io::Result<()> {
+pub(crate) fn write_classes(
+    out: &mut dyn Write,
+    predictions: &Predictions<'_>,
+    truth: &Truth,
+    rows: &[usize],
+) -> io::Result<()> {
     let Some(level) = predictions.levels.first() else { return Ok(()) };
     let mut classes = predictions.classes_of(level, truth, rows);
     classes.sort_by(|a, b| a.coverage().total_cmp(&b.coverage()).then(b.points.cmp(&a.points)));
@@ -156,7 +161,11 @@ pub(crate) fn write_classes(out: &mut dyn Write, predictions: &Predictions<'_>, 
         [name, class.points.to_string(), share(class.coverage()), format!("{:.2}", class.size())].to_vec()
     };
     let shown = classes.iter().take(CLASSES_SHOWN).map(row);
-    writeln!(out, "  lowest coverage of {all} classes at alpha {} (--classes-out FILE has all of them):", level.decision.alpha)?;
+    writeln!(
+        out,
+        "  lowest coverage of {all} classes at alpha {} (--classes-out FILE has all of them):",
+        level.decision.alpha
+    )?;
     write!(out, "{}", Table::from_text(["class", "points", "Cov", "Size"], shown).to_text())
 }
 

@@ -164,7 +164,8 @@ mod tests {
         assert_eq!(MethodOptions::default().apply(before, 7), before);
         let dance = MethodOptions { method: Some(MethodChoice::Dance), ..MethodOptions::default() }.apply(before, 7);
         assert_eq!(dance, ConformalConfig::default().with_method(MethodName::Dance).seed(7));
-        let split = MethodOptions { calibration: Some(CalibrationChoice::Split), ..MethodOptions::default() }.apply(before, 7);
+        let split =
+            MethodOptions { calibration: Some(CalibrationChoice::Split), ..MethodOptions::default() }.apply(before, 7);
         assert_eq!((split.method, split.calibration), (Some(MethodName::Posterior), Some(Calibration::Split)));
         assert_eq!((split.by_class, split.new_labels), (ByClass::All, false));
     }
@@ -174,10 +175,12 @@ mod tests {
         let config = ConformalConfig::default().with_method(MethodName::Dance);
         let scores = ScoreSettings::parse("rank_neighbors=7, temperature=0.5,mix=0.2").unwrap();
         assert_eq!(scores.apply(config), config.rank_neighbors(7).temperature(0.5).mix(Mix::Fixed(0.2)));
-        for (wrong, says) in
-            [("rank_neighbors=0", "rank_neighbors: "), ("k=3", "`k` is not a setting"), ("mix", "NAME=VALUE"),
-             ("mix=0,mix=1", "`mix` is given twice")]
-        {
+        for (wrong, says) in [
+            ("rank_neighbors=0", "rank_neighbors: "),
+            ("k=3", "`k` is not a setting"),
+            ("mix", "NAME=VALUE"),
+            ("mix=0,mix=1", "`mix` is given twice"),
+        ] {
             let error = ScoreSettings::parse(wrong).unwrap_err();
             assert!(error.contains(says), "{error}");
         }

@@ -115,7 +115,8 @@ fn of_python(python: &str) -> Option<PathBuf> {
     // An isolated interpreter runs no code of the current folder. The user's own packages are looked up all the same.
     const SCRIPT: &str = "import sys, site, importlib.util as u; sys.path.append(site.getusersitepackages()); \
                           s = u.find_spec('onnxruntime'); print(s.submodule_search_locations[0] if s else '')";
-    let answer = Command::new(python).args(["-I", "-c", SCRIPT]).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
+    let answer =
+        Command::new(python).args(["-I", "-c", SCRIPT]).stdin(Stdio::null()).stderr(Stdio::null()).output().ok()?;
     let text = String::from_utf8(answer.stdout).ok()?;
     let folder = text.trim();
     if folder.is_empty() { None } else { in_folder(&Path::new(folder).join("capi")) }

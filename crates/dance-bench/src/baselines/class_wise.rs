@@ -28,8 +28,8 @@ use dance::Context;
 use dance::Matrix;
 use dance::Result;
 use dance::scores::Sets;
+use dance::scores::calibration::CalibrationScores;
 use dance::scores::ranked::{self, Draws, RankedLabel, RankedScore};
-use dance::scores::threshold::CalibrationScores;
 
 /// Queries of a parallel task.
 const TILE: usize = 64;

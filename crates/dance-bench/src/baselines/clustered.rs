@@ -18,7 +18,7 @@ use super::class_wise::{ClassCalibration, Cuts};
 use super::k_means;
 use dance::Result;
 use dance::numeric::random::Random;
-use dance::scores::threshold::order_index;
+use dance::scores::calibration::order_index;
 
 /// The stream of random numbers that draws the points for clustering.
 const PURPOSE: u64 = 0xc105;

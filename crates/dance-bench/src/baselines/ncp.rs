@@ -33,8 +33,8 @@ use dance::data::split;
 use dance::device::Device;
 use dance::neighbors::{Index, Neighbors};
 use dance::scores::Sets;
+use dance::scores::calibration::{CalibrationScores, order_index};
 use dance::scores::ranked::{self, Draws, RankedLabel, RankedScore};
-use dance::scores::threshold::{CalibrationScores, order_index};
 use dance::{Error, Result};
 
 /// Neighbors that give a query its threshold.

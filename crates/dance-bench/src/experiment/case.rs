@@ -15,7 +15,7 @@ use dance::data::split;
 use dance::device::Device;
 use dance::evaluation::breakdown::Breakdown;
 use dance::evaluation::metrics::Metrics;
-use dance::scores::threshold::smallest_alpha;
+use dance::scores::calibration::smallest_alpha;
 use dance::{Context, Dataset, Error, Evaluation, Event, Fitted, Observer, Result, Sampling};
 
 /// Error levels of the coverage curve.

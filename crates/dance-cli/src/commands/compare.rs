@@ -164,7 +164,8 @@ impl Compare {
     /// Says which row has the smallest sets, and how to get a model of it.
     fn recommendation(&self, measured: &[Measured]) -> String {
         let Some(best) = recommended(measured) else {
-            return "no row keeps its coverage on these points; they may differ from those that fitted the kernel".into();
+            return "no row keeps its coverage on these points; they may differ from those that fitted the kernel"
+                .into();
         };
         format!(
             "{} has the smallest sets at alpha {} among the rows for all points together, {:.2} labels on average. \

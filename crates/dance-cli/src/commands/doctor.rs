@@ -54,16 +54,18 @@ impl Doctor {
             runtime: runtime(),
         };
         let mut out = terminal::stdout(shared.json);
-        if shared.json { writeln!(out, "{}", report.json())? } else { report.write(&mut out)? }
+        if shared.json {
+            writeln!(out, "{}", report.json())?
+        } else {
+            report.write(&mut out)?
+        }
         Ok(())
     }
 }
 
 impl Report {
     fn json(&self) -> serde_json::Value {
-        let device = |(choice, model, memory): &(DeviceChoice, String, Option<u64>)| {
-            json!({ "device": choice.to_string(), "model": model, "memory": memory })
-        };
+        let device = |(choice, model, memory): &(DeviceChoice, String, Option<u64>)| json!({ "device": choice.to_string(), "model": model, "memory": memory });
         json!({
             "version": env!("CARGO_PKG_VERSION"),
             "system": format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH),

@@ -17,8 +17,8 @@ use super::Outcome;
 use crate::args::Shared;
 use crate::data::{Columns, FileFormat, LabeledFile, Truth, check_there};
 use crate::evaluation::{
-    self as metrics, LEGEND, LEGEND_OF_ALL, LevelMetrics, Predictions, RARE, new_label_text, warn_of_levels, write_classes,
-    write_metrics, write_portions,
+    self as metrics, LEGEND, LEGEND_OF_ALL, LevelMetrics, Predictions, RARE, new_label_text, warn_of_levels,
+    write_classes, write_metrics, write_portions,
 };
 use crate::output::{Format, write_frame};
 use crate::parse::{self, Alphas, MinCoverage};

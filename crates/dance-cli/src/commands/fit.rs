@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use clap::Args;
 use dance::conformal::MethodName;
 use dance::data::{Normalize, split};
-use dance::scores::threshold::smallest_alpha;
+use dance::scores::calibration::smallest_alpha;
 use dance::{Config, Dance, Dataset, Fitted, Sampling};
 use dance_page::terminal;
 use dance_page::text::{paragraph, pluralize};
@@ -204,7 +204,13 @@ const MOST_MEASURING: usize = 1000;
 
 impl Expected {
     /// Measures what new points may be expected to have; `None` where the calibration points are too few.
-    fn new(model: &Dance, parts: &Parts, fit: &Fit, shared: &Shared, context: &dance::Context<'_>) -> anyhow::Result<Option<Self>> {
+    fn new(
+        model: &Dance,
+        parts: &Parts,
+        fit: &Fit,
+        shared: &Shared,
+        context: &dance::Context<'_>,
+    ) -> anyhow::Result<Option<Self>> {
         let all = parts.calibration.len();
         let points = ((MEASURING * all as f64) as usize).min(MOST_MEASURING);
         if points < FEWEST_MEASURING {

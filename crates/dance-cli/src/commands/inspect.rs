@@ -6,10 +6,11 @@ use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use dance::conformal::{ByClass, new_label_share};
+use dance::conformal::ByClass;
 use dance::data::io::Format;
 use dance::device::Cpu;
-use dance::scores::threshold::smallest_alpha;
+use dance::model::new_label_share;
+use dance::scores::calibration::smallest_alpha;
 use dance::{Context, Dance, Dataset, Table};
 use dance_page::terminal;
 use dance_page::text::{escape_line, pluralize};

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use dance::Dance;
 use dance::data::io as files;
 use dance::scores::EmptySets;
-use dance::scores::threshold::smallest_alpha;
+use dance::scores::calibration::smallest_alpha;
 use serde_json::{Value, json};
 
 mod adapt;

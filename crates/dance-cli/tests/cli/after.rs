@@ -120,8 +120,9 @@ fn what_was_picked_fits_and_does_not_calibrate() {
     let (_folder, at) = scratch();
     let (model, pool) = (shared("model"), shared("test.npz"));
     let (list, points) = (at("list.csv"), at("chosen.npz"));
-    let select =
-        |extra: &[&str]| run(&[&["select", &model, &pool, "--picked", "30", "--random", "40", "-o", &list], extra].concat());
+    let select = |extra: &[&str]| {
+        run(&[&["select", &model, &pool, "--picked", "30", "--random", "40", "-o", &list], extra].concat())
+    };
     let report = select(&["--points-out", &points, "--json"]).success().json();
     let rows =
         |key: &str| -> Vec<i64> { report[key].as_array().unwrap().iter().map(|row| row.as_i64().unwrap()).collect() };

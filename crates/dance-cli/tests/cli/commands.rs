@@ -215,8 +215,7 @@ fn splits_are_random_draws() {
 fn recalibrate_keeps_the_kernel() {
     let (_folder, at) = scratch();
     let (model, test, other) = (shared("model"), shared("test.npz"), at("other"));
-    let ran =
-        run(&["recalibrate", &model, &test, "-o", &other, "--method", "dance", "--calibration", "split"]);
+    let ran = run(&["recalibrate", &model, &test, "-o", &other, "--method", "dance", "--calibration", "split"]);
     ran.success().prints(&["calibrated on 96 points", "P(label in set) >= 1 - alpha"]);
     let kernel = |path: &str| {
         let report = run(&["inspect", path, "--json"]).success().json();

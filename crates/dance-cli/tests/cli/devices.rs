@@ -122,6 +122,9 @@ fn drivers_that_cannot_be_used_say_why() {
         let asked = ["predict", &at("model"), &at("data.csv"), "--device", "cuda:3"];
         run_with(folder.path(), &asked).fails(&["cuda:3: there is one device, cuda:0"]);
         let listed = run_with(folder.path(), &["doctor"]).success();
-        listed.prints(&["cuda:0: X, 1.0 GiB", "no graphics processor is used: cuda:0: the libraries of CUDA cannot be used"]);
+        listed.prints(&[
+            "cuda:0: X, 1.0 GiB",
+            "no graphics processor is used: cuda:0: the libraries of CUDA cannot be used",
+        ]);
     }
 }

@@ -104,7 +104,9 @@ fn options_outside_their_range_are_refused_before_anything_is_read() {
         run(&[&["fit", &no, "-o", &at("out")][..], options].concat()).fails(&names);
     }
     // A mistyped option is answered with the one that is meant.
-    for (option, meant) in [("--by-clas=each", "--by-class"), ("--new-label", "--new-labels"), ("--kernels=x", "--kernel")] {
+    for (option, meant) in
+        [("--by-clas=each", "--by-class"), ("--new-label", "--new-labels"), ("--kernels=x", "--kernel")]
+    {
         let name = option.split('=').next().unwrap();
         run(&["fit", &no, "-o", &at("out"), option]).fails(&["unexpected argument", name, meant]);
     }

@@ -31,9 +31,9 @@ use crate::machine::Part;
 use crate::method::{ByClass, DanceMethod, FuseMethod, Method, Mix, PosteriorCalibration, PosteriorMethod};
 use crate::neighbors::{Index, Neighbors};
 use crate::posterior::Stack;
-use crate::scores::by_class::{Clusters, Strata};
-use crate::scores::threshold::CalibrationScores;
-use crate::stream::Novelty;
+use crate::scores::calibration::CalibrationScores;
+use crate::scores::calibration::Novelty;
+use crate::scores::calibration::{Clusters, Strata};
 
 /// The number of neighbors that the method posterior stores for every calibration point: enough for the novelty test
 /// and for the warning on near-copies.
@@ -143,6 +143,20 @@ fn check_labels(part: &str, points: &Part, classes: usize) -> Result<()> {
 }
 
 impl Predictor {
+    /// Returns the neighbors of every calibration point; `None` except in full calibration.
+    pub(crate) fn bag_neighbors(&self) -> Option<&Neighbors> {
+        match &self.decider {
+            Decider::Thresholds(_) => None,
+            Decider::Bag(bag) => Some(bag.neighbors()),
+            Decider::Posterior(posterior) => posterior.bag.as_ref(),
+        }
+    }
+
+    /// Returns whether there were too few points to select a mix.
+    pub(crate) fn has_too_few_points_for_mix(&self) -> bool {
+        matches!(&self.decider, Decider::Thresholds(Thresholds { mix: MixSource::TooFewPoints, .. }))
+    }
+
     /// Calibrates the method dance on mapped points. `fit` returns the mapped fit points. It is called only in split
     /// calibration, in which neighbors are searched among them.
     pub(crate) fn dance(

@@ -19,8 +19,8 @@ use crate::error::{Error, Result};
 use crate::evaluation::metrics::class_coverage_violation;
 use crate::numeric::matrix::Matrix;
 use crate::numeric::random;
+use crate::scores::calibration::CalibrationScores;
 use crate::scores::paired::PairedScores;
-use crate::scores::threshold::CalibrationScores;
 
 /// The number of steps of the grid from 0 to 1.
 const STEPS: usize = 10;

@@ -33,8 +33,6 @@ mod thresholds;
 pub use crate::method::{ByClass, Calibration, ConformalConfig, MethodName, Mix};
 pub(crate) use calibrate::{PosteriorPoints, Reference, Setup};
 pub(crate) use mix::MixSelection;
-pub(crate) use new_labels::NewLabelShare;
-pub use new_labels::new_label_share;
 pub use prediction::{Decision, PredictOptions, Prediction, Scored};
 pub(crate) use predictor::{Decider, Predictor, QueryBlock};
 pub(crate) use thresholds::MixSource;

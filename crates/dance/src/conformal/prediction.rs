@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use super::mix::Trial;
 use crate::error::Result;
 use crate::machine::Classified;
+use crate::scores::calibration::{Threshold, smallest_alpha, too_few};
 use crate::scores::paired::PairedScores;
 use crate::scores::sets::{Counts, Cut};
-use crate::scores::threshold::{Threshold, smallest_alpha, too_few};
 use crate::scores::{EmptySets, LabelCounts, Sets, least_count};
 use crate::setters::setters;
 

@@ -9,7 +9,7 @@ use super::calibrate::{QUERY_PART, Reference};
 use super::full::{Bag, Queries};
 use super::new_labels::NewLabels;
 use super::prediction::{Decision, PredictOptions, Prediction, Scored};
-use super::thresholds::{MixSource, NeighborScorer, Thresholds, TwoThresholds};
+use super::thresholds::{NeighborScorer, Thresholds, TwoThresholds};
 use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::machine::Classified;
@@ -19,9 +19,9 @@ use crate::numeric::matrix::Matrix;
 use crate::numeric::random;
 use crate::posterior::{Stack, StackSettings};
 use crate::scores::EmptySets;
+use crate::scores::calibration::{NOVELTY_NEIGHBORS, Novelty};
 use crate::scores::paired::PairedScores;
 use crate::scores::sets::{Cut, LabelCounts, least_count};
-use crate::stream::{NOVELTY_NEIGHBORS, Novelty};
 
 /// A calibrated method: reference points with labels, and the rule that turns queries into counts and counts into sets.
 #[derive(Clone, Debug)]
@@ -109,11 +109,6 @@ impl Predictor {
         self.reference.index.points()
     }
 
-    /// Returns whether there were too few points to select a mix.
-    pub(crate) fn has_too_few_points_for_mix(&self) -> bool {
-        matches!(&self.decider, Decider::Thresholds(Thresholds { mix: MixSource::TooFewPoints, .. }))
-    }
-
     /// Returns the settings of the experts; `None` for methods other than posterior.
     pub(crate) fn stack_settings(&self) -> Option<&StackSettings> {
         match &self.decider {
@@ -128,15 +123,6 @@ impl Predictor {
 
     pub(crate) fn novelty(&self) -> &Novelty {
         &self.novelty
-    }
-
-    /// Returns the neighbors of every calibration point; `None` except in full calibration.
-    pub(crate) fn bag_neighbors(&self) -> Option<&Neighbors> {
-        match &self.decider {
-            Decider::Thresholds(_) => None,
-            Decider::Bag(bag) => Some(bag.neighbors()),
-            Decider::Posterior(posterior) => posterior.bag.as_ref(),
-        }
     }
 
     /// Finds the `k` reference points nearest to each mapped query.

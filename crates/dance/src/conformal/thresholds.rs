@@ -10,11 +10,11 @@ use crate::error::Result;
 use crate::kernel::Kernel;
 use crate::method::{Mix, NeighborScores};
 use crate::neighbors::Neighbors;
+use crate::scores::calibration::{CalibrationScores, Threshold};
 use crate::scores::contrastive::Contrastive;
 use crate::scores::paired::PairedScores;
 use crate::scores::rank::{self, Rank};
 use crate::scores::sets::{Counts, Cut, LabelCounts, least_count};
-use crate::scores::threshold::{CalibrationScores, Threshold};
 use crate::scores::{self, NeighborScore};
 
 /// The rank score and the contrastive score, with their settings.

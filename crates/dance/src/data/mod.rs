@@ -17,16 +17,14 @@ pub mod arrow;
 mod dataset;
 pub mod io;
 mod labels;
-mod normalize;
 mod point;
 mod sample;
 pub mod split;
 mod table;
 mod table_labels;
 
-pub use dataset::{Dataset, EncoderIdentity, Names, PICKED, RANDOM, Source};
+pub use dataset::{Dataset, EncoderIdentity, Names, Normalize, Normalizer, PICKED, RANDOM, Source};
 pub use labels::{Kind, RawLabels, Value, class_ids};
-pub use normalize::{Normalize, Normalizer};
 pub use point::PointShape;
 pub use table::Table;
 

@@ -11,7 +11,7 @@
 //! assert!(low < 0.888 && 0.888 < high && coverage_at_most(0.85, 1467, 735, 0.1) < 0.01);
 //! ```
 
-use crate::scores::threshold::order_index;
+use crate::scores::calibration::order_index;
 
 /// The probability with which the coverage lies in the interval of [`coverage_interval`].
 const PROBABILITY: f64 = 0.95;

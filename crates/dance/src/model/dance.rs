@@ -2,8 +2,8 @@
 
 use super::config::Sampling;
 use super::fitted::Fitted;
-use super::overlap::Overlap;
-use crate::conformal::{Decision, NewLabelShare, PredictOptions, Prediction, Predictor, QueryBlock, Scored};
+use super::overlap::{NewLabelShare, Overlap};
+use crate::conformal::{Decision, PredictOptions, Prediction, Predictor, QueryBlock, Scored};
 use crate::context::Context;
 use crate::data::{Dataset, EncoderIdentity, Kind, Names, class_ids};
 use crate::device::Device;

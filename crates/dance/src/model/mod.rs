@@ -20,6 +20,6 @@ pub use file::FORMAT;
 pub use fitted::{Fitted, hash_of};
 pub use model_point::ModelPoint;
 pub use monitor::{Alarm, Monitor, StreamPart};
-pub use overlap::ModelPart;
+pub use overlap::{ModelPart, new_label_share};
 pub use select::{SelectOptions, Selection};
 pub use shift::rejection_sample;

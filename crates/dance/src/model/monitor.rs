@@ -18,7 +18,8 @@ use crate::error::{Error, Result};
 use crate::method::Calibration;
 use crate::neighbors::Index;
 use crate::numeric::matrix::Matrix;
-use crate::stream::{Bets, Martingale, NOVELTY_NEIGHBORS};
+use crate::scores::calibration::NOVELTY_NEIGHBORS;
+use crate::stream::{Bets, Martingale};
 
 /// The monitored part of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::fitted::Fitted;
 use crate::data::{Dataset, Normalizer};
+use crate::numeric::counts_of;
 use crate::numeric::matrix::Matrix;
 use crate::numeric::random::bits_of;
 
@@ -174,6 +175,56 @@ impl Overlap {
     }
 }
 
+/// Counts of calibration points, from which the share of new labels is estimated. Each calibration point is left out in
+/// turn. It counts if neither the fit points nor the other calibration points have its label, because a new point relates
+/// to the calibration points as a left-out point does to the others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct NewLabelShare {
+    points: usize,
+    /// The number of points whose label no fit point and no other calibration point has.
+    single: usize,
+    /// The number of points whose label no fit point and exactly one other calibration point has.
+    paired: usize,
+}
+
+impl NewLabelShare {
+    /// Counts calibration points with the given `labels`, which are below `classes`. `fitted` holds the labels of the
+    /// fit points, which are not new.
+    pub(crate) fn new(labels: &[u32], fitted: &[u32], classes: usize) -> Self {
+        let mut counts = counts_of(labels, classes);
+        for &label in fitted {
+            counts[label as usize] = usize::MAX; // not new, however few calibration points have it
+        }
+        let with = |count: usize| labels.iter().filter(|&&label| counts[label as usize] == count).count();
+        Self { points: labels.len(), single: with(1), paired: with(2) }
+    }
+
+    /// Returns whether the counts are possible for the number of points.
+    pub(crate) fn is_valid(&self) -> bool {
+        self.single.checked_add(self.paired).is_some_and(|counted| counted <= self.points)
+    }
+
+    /// Returns the estimated share of new points that carry a new label.
+    pub(crate) fn share(&self) -> f64 {
+        self.single as f64 / self.points.max(1) as f64
+    }
+
+    /// Returns the standard error of the estimated share. Pairs add to it, since points with the same label are not
+    /// independent.
+    pub(crate) fn standard_error(&self) -> f64 {
+        let n = self.points.max(1) as f64;
+        let variance = (self.single + self.paired) as f64 - (self.single as f64).powi(2) / n;
+        variance.max(0.0).sqrt() / n
+    }
+}
+
+/// Estimates the share of new points whose label is not among `labels`, and its standard error. Labels are below
+/// `classes`. The estimate is the share of labels that occur once.
+pub fn new_label_share(labels: &[u32], classes: usize) -> (f64, f64) {
+    let counts = NewLabelShare::new(labels, &[], classes);
+    (counts.share(), counts.standard_error())
+}
+
 #[cfg(test)]
 mod tests {
     use half::f16;
@@ -225,5 +276,51 @@ mod tests {
         let full = points(200, 64, 5);
         let moved = full.as_slice().iter().map(|value| value * 1.01 + 0.001).collect();
         assert_eq!(places(&full, &Matrix::new(moved, 200, 64).unwrap(), Normalize::None), none);
+    }
+
+    #[test]
+    fn counts_labels_that_one_point_has() {
+        // The fit has 0 and 4. Calibration has 1 once, 2 twice, 3 three times, 4 once.
+        let found = NewLabelShare::new(&[0, 1, 2, 2, 3, 3, 3, 4], &[0, 4, 4, 5], 6);
+        assert_eq!(found, NewLabelShare { points: 8, single: 1, paired: 2 });
+        assert_eq!(found.share(), 0.125);
+        // (N1 + 2·N2)/n² - N1²/n³ with N1 = 1 and N2 = 1 label.
+        assert!((found.standard_error() - (3.0f64 - 1.0 / 8.0).sqrt() / 8.0).abs() < 1e-12);
+        assert_eq!(NewLabelShare::new(&[], &[1], 2).share(), 0.0);
+    }
+
+    /// New draws from the same law carry a new label as often as estimated.
+    #[test]
+    fn estimates_the_share_of_new_labels() {
+        let mut random = crate::numeric::random::Random::new(5, 1);
+        let weights: Vec<f64> = (1..=200).map(|rank| 1.0 / f64::from(rank)).collect();
+        let total: f64 = weights.iter().sum();
+        let mut draw = || {
+            let mut left = random.uniform() * total;
+            weights
+                .iter()
+                .position(|weight| {
+                    left -= weight;
+                    left < 0.0
+                })
+                .unwrap_or(199) as u32
+        };
+        let (mut errors, mut scaled) = (0.0, 0.0);
+        let rounds = 400;
+        for _ in 0..rounds {
+            let fit: Vec<u32> = (0..60).map(|_| draw()).collect();
+            let calibration: Vec<u32> = (0..60).map(|_| draw()).collect();
+            let found = NewLabelShare::new(&calibration, &fit, 200);
+            let new: f64 = (0..200u32)
+                .filter(|label| !fit.contains(label) && !calibration.contains(label))
+                .map(|label| weights[label as usize] / total)
+                .sum();
+            errors += found.share() - new;
+            scaled += ((found.share() - new) / found.standard_error().max(1e-3)).powi(2);
+        }
+        // The estimate is unbiased (but for one point in 60), and scaled errors have a standard deviation near 1.
+        assert!((errors / f64::from(rounds)).abs() < 0.01, "{}", errors / f64::from(rounds));
+        let spread = (scaled / f64::from(rounds)).sqrt();
+        assert!((0.7..1.3).contains(&spread), "{spread}");
     }
 }

@@ -6,7 +6,7 @@
 //! be the share of label z in the sum. A query that is added with label l changes x in three ways:
 //! - All log posteriors shift: e(z) by some `δ_z` that does not depend on l. By Hoeffding's lemma `ln Σ q_z exp δ_z`
 //!   lies between the mean `Σ q_z δ_z` and the mean plus R²/8, where R is the range of `δ_z` over z. One matrix product
-//!   gives the means of all points; R is known per point. The [link](crate::posterior::link) is concave: `δ_z` is at
+//!   gives the means of all points; R is known per point. The [link](crate::posterior::maps) is concave: `δ_z` is at
 //!   most the slope times the change of the output, and falls short of that by at most a curvature term.
 //! - The log posterior e(y) of the point's own label shifts likewise.
 //! - The log posterior e(l) of the query's label changes by a further term, the gain J. It multiplies the sum by
@@ -31,7 +31,7 @@ use crate::numeric::packed::Packed;
 use crate::posterior::count::BagView;
 use crate::posterior::count::{MAX_EXPONENT, SCORE_ERROR, SCORE_FLOOR, exp_above, exp_below, interval, to_scores};
 use crate::posterior::expert::Predictions;
-use crate::posterior::link::{Link, OutputStats};
+use crate::posterior::maps::{Link, OutputStats};
 
 /// The number of pairs (a point and a label of the query) that are settled together; their columns fit into the
 /// first-level cache.

@@ -12,13 +12,10 @@ use crate::kernel::{exp, ln};
 use crate::numeric::matrix::Matrix;
 use crate::posterior::bounds::{AT_LEAST, Bounds, OPEN, Pairs, QueryBounds};
 use crate::posterior::expert::Predictions;
-use crate::posterior::link::log_sum;
-use crate::posterior::link::{Link, softplus};
-use crate::scores::by_class::Strata;
+use crate::posterior::maps::{Link, NEGLIGIBLE, log_sum, score, softplus};
+use crate::scores::calibration::Strata;
 use pulp::Arch;
 
-/// Labels are neglected in a score if their probability is below `exp(NEGLIGIBLE)` times the largest probability.
-const NEGLIGIBLE: f64 = -40.0;
 /// Scores within this relative distance count as equal, because the scores of equal points may differ by rounding.
 /// Counting one point more is always valid, because it makes a p-value larger.
 const TIE: f64 = 1e-6;
@@ -38,21 +35,6 @@ pub(super) struct BagView<'a> {
 /// Returns the log odds x with `ln(1 + exp x) = score`, or -∞ if `score` is 0 or less.
 fn log_odds_of(score: f64) -> f64 {
     if score > NEGLIGIBLE.abs() { score } else { score.max(0.0).exp_m1().ln() }
-}
-
-/// Returns `ln Σ exp(value)` over all labels but `own`. Labels that are negligible beside the largest are left out.
-fn log_sum_without(row: &mut [f64], own: usize) -> f64 {
-    let kept = std::mem::replace(&mut row[own], f64::NEG_INFINITY);
-    let most = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let least = most + NEGLIGIBLE;
-    let sum: f64 = row.iter().filter(|value| **value > least).map(|value| (value - most).exp()).sum();
-    row[own] = kept;
-    if most == f64::NEG_INFINITY { most } else { most + sum.ln() }
-}
-
-/// Returns `-ln p(label)` from unnormalised log posteriors.
-pub(super) fn score(row: &mut [f64], label: usize) -> f64 {
-    softplus(log_sum_without(row, label) - row[label])
 }
 
 /// Returns `-ln p(label)` of every label from unnormalised log posteriors.

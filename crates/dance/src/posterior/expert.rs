@@ -16,9 +16,9 @@
 
 use crate::context::Context;
 use crate::numeric::matrix::Matrix;
-use crate::posterior::link::Link;
+use crate::posterior::maps::Link;
+use crate::posterior::maps::{MappedPoints, Targets};
 use crate::posterior::settings::Space;
-use crate::posterior::spaces::{MappedPoints, Targets};
 
 /// The labelled points that experts are trained on: first the fit points, then the calibration points.
 pub(super) struct TrainingSet<'a> {

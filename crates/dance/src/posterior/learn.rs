@@ -14,14 +14,14 @@ use crate::numeric::linalg;
 use crate::numeric::matrix::Matrix;
 use crate::numeric::random::Random;
 use crate::posterior::expert::{Expert, Nearest, Prototypes, TrainingSet};
-use crate::posterior::link::Link;
+use crate::posterior::maps::Link;
+use crate::posterior::maps::Targets;
+use crate::posterior::maps::{Center, Spaces};
 use crate::posterior::ridge::{Ridge, RidgeSettings, WHOLE};
 use crate::posterior::settings::{ExpertSettings, Space, StackSettings};
-use crate::posterior::spaces::Targets;
-use crate::posterior::spaces::{Center, Spaces};
 use crate::posterior::weights::{self, ConditionalLogit, StackWeights};
 use crate::posterior::whitening::{Whitening, packed_columns, shrinkage};
-use crate::scores::by_class::Clusters;
+use crate::scores::calibration::Clusters;
 
 /// The largest number of fit points in each of the two halves for cross-fitting.
 const HALF: usize = 2000;
@@ -33,7 +33,7 @@ const BANDWIDTHS: [f64; 3] = [1.0, 2.0, 4.0];
 const SHAPES: [f64; 2] = [0.5, 1.0];
 /// Values that are compared for the ridge of the kernel on raw points.
 const RIDGES: [f64; 4] = [1e-3, 1e-2, 1e-1, 1.0];
-/// The softness of the [link function](crate::posterior::link) of all kernel ridge regressions.
+/// The softness of the [link function](crate::posterior::maps) of all kernel ridge regressions.
 const SOFTNESS: f64 = 0.05;
 /// The smallest number of fit points that are divided into halves. With fewer points, prototypes are the only expert.
 const MIN_POINTS: usize = 16;

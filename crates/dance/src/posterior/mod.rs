@@ -20,10 +20,9 @@ mod bounds;
 mod count;
 mod expert;
 mod learn;
-mod link;
+mod maps;
 mod ridge;
 mod settings;
-mod spaces;
 mod weights;
 mod whitening;
 
@@ -33,7 +32,7 @@ mod tests;
 pub(crate) use tests::brute_force::solve;
 
 pub(crate) use learn::{LearnInputs, learn};
-pub(crate) use link::log_sum;
+pub(crate) use maps::log_sum;
 pub(crate) use weights::ConditionalLogit;
 pub(crate) use whitening::leave_one_out;
 
@@ -44,14 +43,13 @@ use crate::error::Result;
 use crate::machine::Part;
 use crate::method::{ByClass, PosteriorCalibration};
 use crate::numeric::matrix::Matrix;
-use crate::scores::by_class::{Offsets, Strata};
+use crate::scores::calibration::{Offsets, Strata};
 use crate::scores::sets::{Counts, LabelCounts};
 use bounds::Bounds;
-use count::{BagView, Counter, Query, less_offset, score, scores, threshold_of};
+use count::{BagView, Counter, Query, less_offset, scores, threshold_of};
 use expert::{Expert, Predictions, TrainingSet};
-use link::Link;
+use maps::{Center, Link, MappedPoints, Spaces, score};
 use settings::{Size, check_stack_memory};
-use spaces::{Center, MappedPoints, Spaces};
 
 /// The number of queries that are processed together. It limits memory, because tables of distances hold queries ×
 /// points.

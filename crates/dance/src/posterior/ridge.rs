@@ -13,7 +13,7 @@
 //! `A = (ΦᵀΦ+ρI)⁻¹`. A query with the features φ has `v = ΦAφ` and `σ = ρ(1 + φᵀAφ)`. These are products with the
 //! query's m kernel values `k_m(q)`: 2m(n+m+c) operations.
 //!
-//! A [link](crate::posterior::link) maps outputs to log posteriors.
+//! A [link](crate::posterior::maps) maps outputs to log posteriors.
 
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -24,9 +24,9 @@ use crate::numeric::packed::Packed;
 use crate::numeric::random::Random;
 use crate::posterior::bounds::PAIRS;
 use crate::posterior::expert::{Expert, Predictions, Shifts, TrainingSet};
-use crate::posterior::link::Link;
+use crate::posterior::maps::Link;
+use crate::posterior::maps::{MappedPoints, Targets, dot};
 use crate::posterior::settings::Space;
-use crate::posterior::spaces::{MappedPoints, Targets, dot};
 
 /// The largest number of points whose kernel matrix is inverted without landmarks.
 pub(super) const WHOLE: usize = 2048;

@@ -9,7 +9,7 @@ use crate::kernel::Kernel;
 use crate::numeric::matrix::Matrix;
 use crate::posterior::expert::ROWS;
 use crate::posterior::ridge::{LANDMARKS, WHOLE};
-use crate::scores::by_class::Clusters;
+use crate::scores::calibration::Clusters;
 
 /// The largest absolute offset of a class, which is a difference of log probabilities.
 pub(super) const MOST_OFFSET: f64 = 30.0;

@@ -19,7 +19,7 @@ use std::ops::Range;
 
 use crate::context::Context;
 use crate::numeric::matrix::Matrix;
-use crate::posterior::link::log_sum;
+use crate::posterior::maps::log_sum;
 use crate::posterior::settings::MOST_OFFSET;
 
 /// The largest number of Newton steps.

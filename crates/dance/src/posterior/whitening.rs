@@ -20,7 +20,7 @@ use crate::numeric::linalg;
 use crate::numeric::matrix::Matrix;
 use crate::numeric::packed::Packed;
 use crate::posterior::expert::{Expert, Prototypes, TrainingSet};
-use crate::posterior::spaces::{MappedPoints, dot};
+use crate::posterior::maps::{MappedPoints, dot};
 use crate::posterior::weights::ConditionalLogit;
 
 /// Values of the shrinkage γ that are compared by leave-one-out distances.

@@ -5,19 +5,18 @@
 //! - Scores of class probabilities are in [`ranked`]: LAC, APS, RAPS and SAPS. [`SplitConformal`] makes sets of them.
 //! - [`CalibrationScores`] makes thresholds and p-values of any scores, [`LabelCounts`] makes sets of p-values.
 
-pub(crate) mod by_class;
+pub mod calibration;
 pub(crate) mod contrastive;
 pub(crate) mod paired;
 pub(crate) mod rank;
 pub mod ranked;
 pub(crate) mod sets;
 mod split_conformal;
-pub mod threshold;
 
+pub use calibration::CalibrationScores;
 pub use ranked::{Draws, RankedLabel, RankedScore};
 pub use sets::{Counts, Cut, EmptySets, LabelCounts, Sets, least_count};
 pub use split_conformal::SplitConformal;
-pub use threshold::CalibrationScores;
 
 use crate::context::Context;
 use crate::neighbors::Neighbors;

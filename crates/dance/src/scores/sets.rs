@@ -7,7 +7,7 @@
 //! `rest`, and the labels are not listed.
 
 use crate::numeric::matrix::Ragged;
-use crate::scores::threshold::order_index;
+use crate::scores::calibration::order_index;
 use serde::{Deserialize, Serialize};
 
 /// The counts of one label of a query. A count is 1 + the number of calibration points that conform no better than the

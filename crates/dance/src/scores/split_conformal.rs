@@ -19,9 +19,9 @@
 use crate::context::Context;
 use crate::error::Result;
 use crate::numeric::matrix::Matrix;
+use crate::scores::calibration::{CalibrationScores, Threshold};
 use crate::scores::ranked::{self, Draws, RankedLabel, RankedScore};
 use crate::scores::sets::Sets;
-use crate::scores::threshold::{CalibrationScores, Threshold};
 
 /// The ranked true labels of the calibration points, from which every [`RankedScore`] gets its threshold.
 #[derive(Clone, Debug)]

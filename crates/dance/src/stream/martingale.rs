@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::numeric::random;
-use crate::scores::threshold::CalibrationScores;
+use crate::scores::calibration::CalibrationScores;
 
 /// The exponents κ of the bets `κ·p^(κ-1)` on a p-value p, and of the same bets on 1-p.
 const POWERS: [f64; 4] = [0.1, 0.3, 0.5, 0.8];

@@ -6,5 +6,4 @@ mod novelty;
 
 pub use adaptive::Adaptive;
 pub(crate) use martingale::{Bets, Martingale};
-pub(crate) use novelty::Novelty;
-pub use novelty::{NOVELTY_NEIGHBORS, flagged_beyond_chance};
+pub use novelty::flagged_beyond_chance;

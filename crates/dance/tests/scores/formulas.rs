@@ -1,7 +1,7 @@
 //! Scores of probabilities, straight from their formulas in f64, and the coverage they promise.
 
+use dance::scores::calibration::CalibrationScores;
 use dance::scores::ranked::{self, Draws, RankedScore};
-use dance::scores::threshold::CalibrationScores;
 
 use super::context;
 

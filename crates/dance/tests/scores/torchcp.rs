@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use dance::Matrix;
+use dance::scores::calibration::CalibrationScores;
 use dance::scores::ranked::{self, Draws, RankedScore};
-use dance::scores::threshold::CalibrationScores;
 
 use super::context;
 

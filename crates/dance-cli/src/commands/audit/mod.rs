@@ -95,8 +95,7 @@ impl Audit {
     /// Writes the report into the folder, which exists.
     fn audit(&self, shared: &Shared) -> anyhow::Result<()> {
         let files = ["audit.json", "findings.csv", "index.html"].map(|name| self.output.join(name));
-        let inputs =
-            [Some(&*self.data), self.model.as_deref(), self.files.labels.as_deref(), shared.config.as_deref()];
+        let inputs = [Some(&*self.data), self.model.as_deref(), self.files.labels.as_deref(), shared.config.as_deref()];
         path_conflicts::check(&inputs, &files.each_ref().map(|file| Some(&**file)))?;
         let progress = Progress::new(shared);
         progress.begin("auditing");

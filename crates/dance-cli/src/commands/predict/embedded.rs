@@ -22,7 +22,8 @@ impl Predict {
         progress: &Progress,
     ) -> anyhow::Result<Summary> {
         let mut summary = Summary::new(answers, self.novelty);
-        let (table, bad) = self.embedding.table(self.data(), answers.model, self.reports(), device, progress, answers.context)?;
+        let (table, bad) =
+            self.embedding.table(self.data(), answers.model, self.reports(), device, progress, answers.context)?;
         let found = answers
             .of(table.embeddings(), 0, &answers::ids_of(&table))
             .with_context(|| self.data().display().to_string())?;

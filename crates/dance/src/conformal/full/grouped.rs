@@ -9,7 +9,7 @@ use std::ops::Range;
 
 use crate::conformal::full::points::ScorePair;
 use crate::conformal::fused::{Levels, Scores, SortedScores, fuse};
-use crate::scores::by_class::Strata;
+use crate::scores::calibration::Strata;
 
 /// Bounds on the fused scores of groups if no level changes by more than a given number. The groups are those of one
 /// stratum (the labels among which points are compared), sorted by their largest possible score.

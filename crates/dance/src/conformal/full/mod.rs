@@ -29,7 +29,7 @@ use crate::error::Result;
 use crate::neighbors::{Neighbors, ReverseNeighbors};
 use crate::numeric::matrix::Matrix;
 use crate::numeric::random;
-use crate::scores::by_class::Strata;
+use crate::scores::calibration::Strata;
 use crate::scores::paired::PairedScores;
 use crate::scores::sets::{Counts, LabelCounts};
 use changed::{Candidate, ChangedBag};

@@ -11,7 +11,7 @@ use crate::device::Cpu;
 use crate::kernel::Kernel;
 use crate::neighbors::Index;
 use crate::scores::Cut;
-use crate::scores::threshold::order_index;
+use crate::scores::calibration::order_index;
 
 use super::calibrated::{Calibrated, calibration_scores};
 use super::reference::{Data, blobs};
@@ -253,7 +253,7 @@ fn a_point_that_is_its_own_neighbor_is_noticed() {
                 };
                 data.labels.iter().enumerate().map(rank).collect()
             };
-            let own = crate::scores::threshold::CalibrationScores::new(ranks(&calibration)).unwrap();
+            let own = crate::scores::calibration::CalibrationScores::new(ranks(&calibration)).unwrap();
             let new = ranks(&test);
             [ALPHAS.map(|alpha| {
                 let threshold = own.threshold(alpha).unwrap().value;

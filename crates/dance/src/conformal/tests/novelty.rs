@@ -4,7 +4,8 @@
 use crate::Context;
 use crate::conformal::{Calibration, ConformalConfig, MethodName, Mix};
 use crate::kernel::Kernel;
-use crate::stream::{NOVELTY_NEIGHBORS, flagged_beyond_chance};
+use crate::scores::calibration::NOVELTY_NEIGHBORS;
+use crate::stream::flagged_beyond_chance;
 
 use super::calibrated::Calibrated;
 use super::reference::{Data, blobs, lattice, squared};

@@ -23,7 +23,7 @@ use crate::model::overlap::ModelPart;
 use crate::model::select::median;
 use crate::neighbors::{Index, Neighbors};
 use crate::numeric::matrix::Matrix;
-use crate::stream::NOVELTY_NEIGHBORS;
+use crate::scores::calibration::NOVELTY_NEIGHBORS;
 
 /// The largest distance of near copies, as a share of the median distance to the nearest point.
 const COPY: f64 = 0.2;

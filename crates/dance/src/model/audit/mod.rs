@@ -27,7 +27,8 @@ use crate::error::{Error, Result};
 use crate::machine::Part;
 use crate::neighbors::Index;
 use crate::numeric::matrix::Ragged;
-use crate::stream::{Martingale, NOVELTY_NEIGHBORS};
+use crate::scores::calibration::NOVELTY_NEIGHBORS;
+use crate::stream::Martingale;
 
 /// A point is an outlier if its log distance is more than this many robust standard deviations above the median.
 const FAR: f64 = 5.0;

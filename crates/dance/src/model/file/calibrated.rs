@@ -6,8 +6,8 @@ use crate::conformal::{MixSelection, Reference};
 use crate::error::Result;
 use crate::numeric::matrix::Ragged;
 use crate::scores::CalibrationScores;
+use crate::scores::calibration::{NOVELTY_NEIGHBORS, Novelty};
 use crate::scores::paired::PairedScores;
-use crate::stream::{NOVELTY_NEIGHBORS, Novelty};
 
 /// Reads the novelty test of a model with split calibration or reuse: one squared distance for each calibration point.
 pub(super) fn novelty(reader: &Reader<'_>, reference: &Reference) -> Result<Novelty> {

@@ -11,13 +11,12 @@ use super::kinds::Kinds;
 use super::stack::StackRecord;
 use super::tensors::{Reader, Values};
 use super::{FORMAT, hexadecimal};
-use crate::conformal::NewLabelShare;
 use crate::context::Quality;
 use crate::data::EncoderIdentity;
 use crate::error::{Error, Result};
 use crate::machine::OutputScale;
 use crate::model::Config;
-use crate::model::overlap::Overlap;
+use crate::model::overlap::{NewLabelShare, Overlap};
 
 /// The digits that stand in place of the checksum while it is computed.
 const NO_CHECKSUM: &str = "0000000000000000000000000000000000000000000000000000000000000000";

@@ -13,7 +13,7 @@ use crate::method::PosteriorCalibration;
 use crate::model::Fitted;
 use crate::numeric::matrix::Matrix;
 use crate::posterior::{CalibrationSummary, ExpertSettings, Stack, StackSettings};
-use crate::scores::by_class::Clusters;
+use crate::scores::calibration::Clusters;
 
 /// The settings of the stack of experts, as the metadata hold them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -6,7 +6,7 @@ pub(super) mod brute_force;
 use super::settings::Space;
 use super::*;
 use crate::numeric::random::Random;
-use crate::scores::by_class::Clusters;
+use crate::scores::calibration::Clusters;
 use crate::scores::least_count;
 use brute_force::brute_force;
 

@@ -3,7 +3,7 @@
 use super::*;
 use crate::method::ByClass;
 use crate::numeric::random::Random;
-use crate::scores::by_class::{Clusters, Strata};
+use crate::scores::calibration::{Clusters, Strata};
 
 /// One calibration point: its label, its scores before the query is added, and its change.
 struct Point {
