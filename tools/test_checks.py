@@ -59,7 +59,7 @@ class Rooms(unittest.TestCase):
         self.assertTrue(check_rooms.allowed("model", "data"))
         self.assertTrue(check_rooms.allowed("data", "device"))
         self.assertTrue(check_rooms.allowed("data", "error"))
-        self.assertTrue(check_rooms.allowed("error", "event"))
+        self.assertTrue(check_rooms.allowed("context", "error"))
         self.assertFalse(check_rooms.allowed("data", "model"))
         self.assertFalse(check_rooms.allowed("error", "data"))
         self.assertFalse(check_rooms.allowed("data", "nobody"))

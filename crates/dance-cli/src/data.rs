@@ -106,9 +106,9 @@ impl Columns {
             labels: self.labels.clone(),
             label_column: self.label_column.clone(),
             id_column: self.id_column.clone(),
-            embeddings_column: self.embedding_column.clone(),
+            embedding_column: self.embedding_column.clone(),
             other_columns: self.others.clone(),
-            unlabelled: self.unlabeled.clone(),
+            unlabeled: self.unlabeled.clone(),
             without_labels: false,
         }
     }

@@ -14,13 +14,13 @@ const FLAGS: [(&str, &str); 21] = [
     ("drop `mix`", "drop --scores mix"),
     ("the setting `format`", "--format"),
     ("the setting `labels`", "--labels"),
-    ("the setting `unlabelled`, with an empty text,", "--unlabeled ''"),
-    ("the setting `unlabelled` with the value ", "--unlabeled "),
-    ("set `unlabelled` to an empty text", "give --unlabeled ''"),
-    ("the setting `unlabelled`", "--unlabeled"),
+    ("the setting `unlabeled`, with an empty text,", "--unlabeled ''"),
+    ("the setting `unlabeled` with the value ", "--unlabeled "),
+    ("set `unlabeled` to an empty text", "give --unlabeled ''"),
+    ("the setting `unlabeled`", "--unlabeled"),
     ("the setting `label_column`", "--label-column"),
     ("the setting `id_column`", "--id-column"),
-    ("the setting `embeddings_column`", "--embedding-column"),
+    ("the setting `embedding_column`", "--embedding-column"),
     ("`id_column` or `other_columns`", "--id-column, --groups or --parts"),
     ("`id_column`", "--id-column"),
 ];
@@ -39,7 +39,7 @@ mod tests {
         let config = dance::conformal::ConformalConfig::paper().new_labels(true);
         let text = with_flags(&config.check().unwrap_err().to_string());
         assert!(text.starts_with("--new-labels cannot be used with --method dance: drop --new-labels"), "{text}");
-        let text = "no label at row 3; the setting `unlabelled`, with an empty text, leaves out such rows";
+        let text = "no label at row 3; the setting `unlabeled`, with an empty text, leaves out such rows";
         let expected = "no label at row 3; --unlabeled '' leaves out such rows";
         assert_eq!(with_flags(text), expected);
         assert_eq!(with_flags("by the setting `label_column` or `id_column`"), "by --label-column or --id-column");

@@ -1,9 +1,10 @@
-//! Options of the method, which `fit` and `recalibrate` share.
+//! Settings of the kernel, the method and its scores, as options of the command line.
 
 use clap::{Args, ValueEnum};
+use dance::Config;
 use dance::conformal::{ByClass, Calibration, ConformalConfig, MethodName, Mix};
 
-use crate::parse;
+use crate::parse::{self, Range};
 
 /// The values of `--method`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -125,6 +126,53 @@ impl ScoreSettings {
             .contrast_neighbors(self.contrast_neighbors.unwrap_or(config.contrast_neighbors))
             .temperature(self.temperature.unwrap_or(config.temperature))
             .mix(self.mix.unwrap_or(config.mix))
+    }
+}
+
+/// Settings of the kernel: `bandwidth=2,shape=0.5..2`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct KernelSettings {
+    bandwidth: Option<Range>,
+    shape: Option<Range>,
+    ridge: Option<f64>,
+    rounds: Option<usize>,
+}
+
+impl KernelSettings {
+    /// Parses settings as `NAME=VALUE,…`.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let mut found = Self::default();
+        for (name, value) in parse::settings(text)? {
+            let in_name = |error: String| format!("{name}: {error}");
+            match name {
+                "bandwidth" => found.bandwidth = Some(parse::bandwidth(value).map_err(in_name)?),
+                "shape" => found.shape = Some(parse::shape(value).map_err(in_name)?),
+                "ridge" => found.ridge = Some(parse::not_negative(value).map_err(in_name)?),
+                "rounds" => found.rounds = Some(parse::whole(value).map_err(in_name)?),
+                _ => {
+                    let names = "bandwidth, shape, ridge, rounds";
+                    return Err(format!("`{name}` is not a setting of the kernel; the settings are {names}"));
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    /// Returns `config` with the settings that were given.
+    pub(crate) fn apply(&self, mut config: Config) -> Config {
+        if let Some(Range(low, high)) = self.bandwidth {
+            config.tune.bandwidth = (low, high);
+        }
+        if let Some(Range(low, high)) = self.shape {
+            config.tune.shape = (low, high);
+        }
+        if let Some(ridge) = self.ridge {
+            config = config.ridge(ridge);
+        }
+        if let Some(rounds) = self.rounds {
+            config = config.rounds(rounds);
+        }
+        config
     }
 }
 

@@ -58,8 +58,8 @@ pub(crate) struct Bench {
     /// Use the paper's protocol: no refit on validation points, clamped probabilities, stratified parts
     #[arg(long)]
     paper: bool,
-    /// Source of the kernel's class probabilities: calibrated on validation points, or clamped as in the paper [default:
-    /// calibrated]
+    /// Source of the kernel's class probabilities: calibrated on validation points, or clamped as in the paper
+    /// [default: calibrated]
     #[arg(long, value_enum, value_name = "HOW")]
     probabilities: Option<Probabilities>,
     /// Settings to try in each search for bandwidth and shape

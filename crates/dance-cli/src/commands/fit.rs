@@ -6,22 +6,22 @@ use std::time::Instant;
 
 use anyhow::{Context, bail};
 use clap::Args;
-use dance::conformal::MethodName;
 use dance::data::{Normalize, split};
-use dance::scores::calibration::smallest_alpha;
-use dance::{Config, Dance, Dataset, Fitted, Sampling};
+use dance::{Config, Dataset, Fitted, Sampling};
 use dance_page::terminal;
-use dance_page::text::{paragraph, pluralize};
-use serde_json::{Value, json};
 
 use crate::args::Shared;
 use crate::data::{Columns, FileFormat, LabeledFile, Truth, random_points};
-use crate::evaluation::{self, LevelMetrics};
+use crate::evaluation;
 use crate::output::{Cells, Column, Format, Frame, write_frame};
-use crate::parse::{self, Alphas, Range, Split};
+use crate::parse::{self, Alphas, Split};
 use crate::path_conflicts;
 use crate::progress::Progress;
-use crate::settings::{MethodOptions, ScoreSettings};
+use crate::settings::{KernelSettings, MethodOptions, ScoreSettings};
+
+mod report;
+
+use self::report::{Expected, Report};
 
 pub(crate) const EXAMPLE: &str = "Example:
   dance fit embeddings.npz -o model.dance
@@ -99,7 +99,9 @@ pub(crate) struct Fit {
     #[arg(long, value_name = "SIZE", value_parser = parse::memory)]
     memory: Option<u64>,
     /// Use only N rows of DATA, drawn at random in one pass. For data that does not fit into memory
-    #[arg(long, value_name = "N", value_parser = parse::at_least_one, help_heading = "Input files", hide_short_help = true)]
+    #[arg(
+        long, value_name = "N", value_parser = parse::at_least_one, help_heading = "Input files", hide_short_help = true
+    )]
     sample: Option<usize>,
     #[command(flatten)]
     format: FileFormat,
@@ -123,108 +125,11 @@ struct Kernel {
     kernel: Option<KernelSettings>,
 }
 
-/// Settings of the kernel: `bandwidth=2,shape=0.5..2`.
-#[derive(Clone, Debug, Default, PartialEq)]
-struct KernelSettings {
-    bandwidth: Option<Range>,
-    shape: Option<Range>,
-    ridge: Option<f64>,
-    rounds: Option<usize>,
-}
-
-impl KernelSettings {
-    /// Parses settings as `NAME=VALUE,…`.
-    fn parse(text: &str) -> Result<Self, String> {
-        let mut found = Self::default();
-        for (name, value) in parse::settings(text)? {
-            let in_name = |error: String| format!("{name}: {error}");
-            match name {
-                "bandwidth" => found.bandwidth = Some(parse::bandwidth(value).map_err(in_name)?),
-                "shape" => found.shape = Some(parse::shape(value).map_err(in_name)?),
-                "ridge" => found.ridge = Some(parse::not_negative(value).map_err(in_name)?),
-                "rounds" => found.rounds = Some(parse::whole(value).map_err(in_name)?),
-                _ => {
-                    let names = "bandwidth, shape, ridge, rounds";
-                    return Err(format!("`{name}` is not a setting of the kernel; the settings are {names}"));
-                }
-            }
-        }
-        Ok(found)
-    }
-
-    /// Returns `config` with the settings that were given.
-    fn apply(&self, mut config: Config) -> Config {
-        if let Some(Range(low, high)) = self.bandwidth {
-            config.tune.bandwidth = (low, high);
-        }
-        if let Some(Range(low, high)) = self.shape {
-            config.tune.shape = (low, high);
-        }
-        if let Some(ridge) = self.ridge {
-            config = config.ridge(ridge);
-        }
-        if let Some(rounds) = self.rounds {
-            config = config.rounds(rounds);
-        }
-        config
-    }
-}
-
 /// The parts of the data: kernel and calibration, and test points that neither uses.
 struct Parts {
     kernel: Dataset,
     calibration: Dataset,
     test: Option<Dataset>,
-}
-
-/// A model with the facts that a report needs.
-struct Report<'a> {
-    model: &'a Dance,
-    parts: &'a Parts,
-    /// Metrics of the test points.
-    levels: &'a [LevelMetrics],
-    /// Metrics of calibration points that a calibration without them left over, where there are no test points.
-    expected: Option<&'a Expected>,
-    seconds: f64,
-}
-
-/// Metrics that new points may be expected to have: a calibration on most of the calibration points is measured on the
-/// others.
-struct Expected {
-    points: usize,
-    levels: Vec<LevelMetrics>,
-}
-
-/// The share of the calibration points that measures the others.
-const MEASURING: f64 = 0.2;
-/// The fewest points that can measure.
-const FEWEST_MEASURING: usize = 20;
-/// The most points that measure; more change little.
-const MOST_MEASURING: usize = 1000;
-
-impl Expected {
-    /// Measures what new points may be expected to have; `None` where the calibration points are too few.
-    fn new(
-        model: &Dance,
-        parts: &Parts,
-        fit: &Fit,
-        shared: &Shared,
-        context: &dance::Context<'_>,
-    ) -> anyhow::Result<Option<Self>> {
-        let all = parts.calibration.len();
-        let points = ((MEASURING * all as f64) as usize).min(MOST_MEASURING);
-        if points < FEWEST_MEASURING {
-            return Ok(None);
-        }
-        let share = points as f64 / all as f64;
-        let rows = split::uniform(all, &[1.0 - share, share], shared.seed)?;
-        let [calibration, measuring] = [0, 1].map(|part| parts.calibration.select(&rows[part]));
-        let sampling = model.fitted().config.sampling;
-        let smaller = model.recalibrate(shared.device()?, &calibration, sampling, None, context)?;
-        let truth = Truth::of(&smaller, &measuring);
-        let levels = evaluation::evaluate(&smaller, &measuring.embeddings, &truth, &fit.alpha, context)?;
-        Ok(Some(Self { points: measuring.len(), levels }))
-    }
 }
 
 impl Fit {
@@ -272,7 +177,7 @@ impl Fit {
             levels = evaluation::evaluate(&model, &test.embeddings, &truth, &self.alpha, &context)?;
         } else {
             // The warnings of this calibration are those of the first one.
-            expected = Expected::new(&model, &parts, self, shared, &context.quiet())?;
+            expected = Expected::new(&model, &parts, &self.alpha, shared, &context.quiet())?;
         }
         progress.finish();
 
@@ -280,86 +185,9 @@ impl Fit {
         let report = Report { model: &model, parts: &parts, levels: &levels, expected: expected.as_ref(), seconds };
         let mut out = terminal::stdout(shared.json);
         if shared.json {
-            writeln!(out, "{}", self.json(&report, &progress))?;
+            writeln!(out, "{}", report.json(&self.output, &progress))?;
         } else {
-            self.write(&mut out, &report)?;
-        }
-        Ok(())
-    }
-
-    fn json(&self, report: &Report<'_>, progress: &Progress) -> Value {
-        let Report { model, parts, levels, expected, seconds } = *report;
-        let fitted = model.fitted();
-        json!({
-            "model": self.output.display().to_string(),
-            "kernel_points": parts.kernel.len(),
-            "calibration_points": parts.calibration.len(),
-            "test_points": parts.test.as_ref().map(Dataset::len),
-            "dimensions": parts.kernel.embeddings.cols(),
-            "classes": model.classes().len(),
-            "validation_accuracy": fitted.validation.accuracy,
-            "bandwidth": fitted.kernel().bandwidth(),
-            "shape": fitted.kernel().shape(),
-            "rounds": fitted.rounds(),
-            "fidelity": fitted.fidelity,
-            "trace": progress.trace(),
-            "method": model.method(),
-            "calibration": model.calibration(),
-            "guarantee": model.guarantee(),
-            "new_label_share": model.new_label_share().map(|(share, _)| share),
-            "probabilities": fitted.probability_scale(),
-            "alphas": fitted.config.alphas,
-            "test": levels,
-            "expected": expected.map(|expected| json!({ "points": expected.points, "levels": expected.levels })),
-            "advice": advice(report),
-            "warnings": progress.warnings(),
-            "seconds": seconds,
-        })
-    }
-
-    fn write(&self, out: &mut dyn Write, report: &Report<'_>) -> std::io::Result<()> {
-        let Report { model, parts, levels, expected, seconds } = *report;
-        let fitted = model.fitted();
-        let classes = pluralize(model.classes().len(), "class", "classes");
-        writeln!(out, "{}: a model of {classes}, fitted in {seconds:.1} s", self.output.display())?;
-        let settings = format!(
-            "{}, {} calibration on {} other points",
-            word(model.method()),
-            word(model.calibration()),
-            parts.calibration.len()
-        );
-        writeln!(out, "{}", paragraph("  method       ", &settings))?;
-        writeln!(out, "{}", paragraph("  kernel       ", &fitted.fidelity))?;
-        if let Some(Expected { points, levels }) = expected {
-            if let Some(accuracy) = levels.first().and_then(|level| level.metrics.accuracy) {
-                let text = format!("expect the best label to be right for {:.0} of 100 new points", 100.0 * accuracy);
-                writeln!(out, "{}", paragraph("  accuracy     ", &text))?;
-            }
-            for LevelMetrics { metrics, .. } in levels {
-                let text = format!(
-                    "expect {:.2} labels per set, and the true label in {:.0} of 100 sets",
-                    metrics.size,
-                    100.0 * (1.0 - metrics.alpha)
-                );
-                writeln!(out, "{}", paragraph(&format!("  {:<13}", format!("alpha {}", metrics.alpha)), &text))?;
-            }
-            let text = format!(
-                "{points} calibration points gave these figures, by a calibration without them; --split 0.4,0.4,0.2 \
-                 measures on test points"
-            );
-            writeln!(out, "{}", paragraph("               ", &text))?;
-        }
-        writeln!(out, "{}", paragraph("  guarantee    ", &model.guarantee()))?;
-        if let Some(text) = evaluation::new_label_text(model) {
-            writeln!(out, "{}", paragraph("  new labels   ", &text))?;
-        }
-        if let Some(text) = advice(report) {
-            writeln!(out, "{}", paragraph("  advice       ", &text))?;
-        }
-        if let Some(test) = &parts.test {
-            writeln!(out, "\nOn the {} test points, which neither fitted nor calibrated the model:", test.len())?;
-            evaluation::write_metrics(out, levels, evaluation::Columns::Few)?;
-            writeln!(out, "\n{}", evaluation::LEGEND)?;
+            report.write(&mut out, &self.output)?;
         }
         Ok(())
     }
@@ -457,52 +285,6 @@ impl Fit {
         }
         config
     }
-}
-
-/// Returns one change that would help most, and why; `None` where nothing stands out.
-fn advice(report: &Report<'_>) -> Option<String> {
-    let Report { model, parts, levels, expected, .. } = *report;
-    let alphas = &model.fitted().config.alphas;
-    let least = smallest_alpha(model.calibration_points());
-    let smallest = alphas.iter().copied().fold(f64::INFINITY, f64::min);
-    if smallest < least {
-        let needed = (1.0 / smallest).ceil();
-        return Some(format!(
-            "alpha {smallest} needs at least {:.0} calibration points, and there are {}: every set holds every label. Add \
-             points, or ask for alpha {least:.2}",
-            needed - 1.0,
-            parts.calibration.len()
-        ));
-    }
-    let share = model.new_label_share().map_or(0.0, |(share, _)| share);
-    if share > smallest / 2.0 && !model.allows_new_labels() {
-        return Some(format!(
-            "--new-labels: {:.1} % of new points carry a label that no point here has, and no set can hold it by name",
-            100.0 * share
-        ));
-    }
-    if model.fitted().config.conformal.method.is_none() && model.method() != MethodName::Posterior {
-        return Some(
-            "the memory was too small for the method posterior, which has smaller sets: free some, or fit fewer points \
-             with --sample"
-                .into(),
-        );
-    }
-    let measured = levels.first().or_else(|| expected.and_then(|expected| expected.levels.first()))?;
-    let classes = model.classes().len();
-    let per_class = parts.kernel.len() as f64 / classes as f64;
-    let is_large = measured.metrics.size > (classes as f64 / 4.0).max(3.0);
-    (is_large && per_class < 10.0).then(|| {
-        format!(
-            "more labels: there are {per_class:.1} points a class to fit, and sets are large. `dance select` says which \
-             points to label"
-        )
-    })
-}
-
-/// Returns the word for a setting in files.
-fn word(setting: impl serde::Serialize) -> String {
-    json!(setting).as_str().unwrap_or_default().to_owned()
 }
 
 fn write_data(path: &Path, data: &Dataset) -> anyhow::Result<()> {

@@ -98,7 +98,7 @@ fn model_metadata(path: &Path) -> Option<Map<String, Value>> {
     }
 }
 
-fn data_report(table: &Table, unlabelled: Option<&str>) -> Value {
+fn data_report(table: &Table, unlabeled: Option<&str>) -> Value {
     let (rows, dimensions) = (table.embeddings().rows(), table.embeddings().cols());
     let lengths = (0..rows)
         .map(|row| table.embeddings().row(row).iter().map(|&value| f64::from(value).powi(2)).sum::<f64>().sqrt());
@@ -130,11 +130,11 @@ fn data_report(table: &Table, unlabelled: Option<&str>) -> Value {
         warnings.push("no labels: usable for predict, not for fit or evaluate".to_owned());
     } else {
         let kind = table.label_kind();
-        let left = unlabelled.map_or(Ok((table.clone(), 0)), |label| table.clone().leave_out_unlabelled(label));
+        let left = unlabeled.map_or(Ok((table.clone(), 0)), |label| table.clone().leave_out_unlabeled(label));
         match left.and_then(|(table, out)| Ok((table.into_dataset()?, out))) {
             Ok((data, out)) => {
                 report["label_kind"] = json!(kind);
-                report["unlabelled"] = json!(out);
+                report["unlabeled"] = json!(out);
                 add_classes(&mut report, &data, &mut warnings);
             }
             Err(error) => warnings.push(with_flags(&error.to_string())),

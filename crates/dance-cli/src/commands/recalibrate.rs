@@ -181,7 +181,7 @@ impl Recalibrate {
             let rows = model
                 .label_shift(data, table.embeddings(), shared.seed, context)
                 .with_context(|| path.display().to_string())?;
-            (rows, Sampling::LabelShift { of, unlabelled: unlabeled })
+            (rows, Sampling::LabelShift { of, unlabeled })
         } else {
             return Ok(Sampling::Random);
         };

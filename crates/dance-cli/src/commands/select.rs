@@ -78,7 +78,7 @@ impl Select {
             let bias = if self.random == 0 {
                 ""
             } else {
-                ". If they were picked from this pool, the rest of it, and so the random points, are easier than new points"
+                ". If they were picked from this pool, its random points are easier than new points"
             };
             progress.warn(&format!(
                 "{} points of the pool fitted or calibrated the model and are not chosen{bias}",

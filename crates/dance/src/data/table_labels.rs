@@ -22,7 +22,7 @@ pub(super) struct FileDetails {
     /// The name of the array, tensor or column of labels.
     pub(super) label_column: String,
     /// True if the user has set which label means "no label", so that every other label is a class.
-    pub(super) unlabelled_set: bool,
+    pub(super) unlabeled_set: bool,
 }
 
 impl Table {
@@ -48,7 +48,7 @@ impl Table {
         missing.dedup(); // a null may also have become an empty text
         if !missing.is_empty() {
             return Err(Error::Data(format!(
-                "{}: no label at {}; the setting `unlabelled`, with an empty text, leaves out rows without a label",
+                "{}: no label at {}; the setting `unlabeled`, with an empty text, leaves out rows without a label",
                 self.label_origin(),
                 self.list(&missing)
             )));
@@ -56,11 +56,11 @@ impl Table {
         // Names that often mean "no label".
         let all = names.iter().chain(known).map(String::as_str);
         let is_known = |label: &str| known.iter().any(|known| known == label);
-        if let Some(label) = doubtful(all).filter(|label| !self.details.unlabelled_set && !is_known(label)) {
+        if let Some(label) = doubtful(all).filter(|label| !self.details.unlabeled_set && !is_known(label)) {
             let rows: Vec<usize> = (0..names.len()).filter(|&row| names[row] == label).collect();
             return Err(Error::Data(format!(
-                "{}: the label is {label} at {}; if that means no label, the setting `unlabelled` with the value \
-                 {label} leaves these rows out; if it is a class, set `unlabelled` to an empty text",
+                "{}: the label is {label} at {}; if that means no label, the setting `unlabeled` with the value \
+                 {label} leaves these rows out; if it is a class, set `unlabeled` to an empty text",
                 self.label_origin(),
                 self.list(&rows)
             )));
@@ -88,7 +88,7 @@ impl Table {
 
     /// Drops the rows with `label` and the rows without a label. Returns the other rows and the number of dropped rows.
     /// Every label that is left is a class.
-    pub fn leave_out_unlabelled(self, label: &str) -> Result<(Self, usize)> {
+    pub fn leave_out_unlabeled(self, label: &str) -> Result<(Self, usize)> {
         let (rows, origin) = (self.embeddings.rows(), self.label_origin().to_owned());
         let none = || Error::Data(format!("{origin}: no row has a label other than `{label}`"));
         let table = self.without_label(label).ok_or_else(none)?;
@@ -104,7 +104,7 @@ impl Table {
         out.extend(&self.details.missing);
         let rows: Vec<usize> = (0..labels.len()).filter(|row| !out.contains(row)).collect();
         let mut table = (!rows.is_empty()).then(|| self.select(&rows))?;
-        table.details.unlabelled_set = true;
+        table.details.unlabeled_set = true;
         Some(table)
     }
 
@@ -144,7 +144,7 @@ impl Table {
         let most = classes.saturating_sub(1);
         let problem = format!(
             "{value} is outside 0…{most}, the range of the {classes} class names; labels count from 0, and the setting \
-             `unlabelled` with the value {value} leaves such rows out"
+             `unlabeled` with the value {value} leaves such rows out"
         );
         self.wrong_label(row, &problem)
     }
@@ -168,21 +168,21 @@ mod tests {
         let signs = || of(RawLabels::Integers(vec![0, -1, 1, -1, 1]));
         assert_refused(
             signs().into_dataset(),
-            &["test: the label is -1 at row 1, row 3;", "`unlabelled` with the value -1"],
+            &["test: the label is -1 at row 1, row 3;", "`unlabeled` with the value -1"],
         );
         let floats = of(RawLabels::Floats(vec![0.0, f64::NAN, 1.0, 1.0, 0.0]));
-        assert_refused(floats.into_dataset(), &["no label at row 1;", "`unlabelled`"]);
+        assert_refused(floats.into_dataset(), &["no label at row 1;", "`unlabeled`"]);
         let empty = of(RawLabels::Names(names(&["", "a", "b", "", "a"])));
         assert_refused(empty.into_dataset(), &["no label at row 0, row 3;"]);
         assert_refused(of(RawLabels::Floats(vec![0.5; 5])).into_dataset(), &["row 0", "0.5 is no whole number"]);
 
-        let (left, out) = signs().leave_out_unlabelled("-1").unwrap();
+        let (left, out) = signs().leave_out_unlabeled("-1").unwrap();
         let data = left.into_dataset().unwrap();
         assert_eq!((out, data.rows, data.labels), (2, vec![0, 2, 4], vec![0, 1, 1]));
-        let (left, out) = signs().leave_out_unlabelled("").unwrap();
+        let (left, out) = signs().leave_out_unlabeled("").unwrap();
         assert_eq!((out, left.into_dataset().unwrap().classes), (0, names(&["-1", "0", "1"])));
         assert_eq!(signs().into_dataset_for(&names(&["-1"])).unwrap().classes.len(), 3);
-        let none = of(RawLabels::Integers(vec![-1; 5])).leave_out_unlabelled("-1");
+        let none = of(RawLabels::Integers(vec![-1; 5])).leave_out_unlabeled("-1");
         assert_refused(none, &["no row has a label other than `-1`"]);
     }
 }

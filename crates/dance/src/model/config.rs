@@ -156,7 +156,7 @@ pub enum Sampling {
         /// The number of points from which they were kept.
         of: usize,
         /// The number of points without labels from which the new class proportions were estimated.
-        unlabelled: usize,
+        unlabeled: usize,
     },
 }
 
@@ -176,8 +176,8 @@ impl Sampling {
                 "calibrated on some of {of} points, kept in proportion to their importance weights: it holds if the \
                  weights are right, for points whose weight does not exceed the largest here"
             ),
-            Self::LabelShift { of, unlabelled } => format!(
-                "calibrated on some of {of} points, kept in the class proportions estimated from {unlabelled} points \
+            Self::LabelShift { of, unlabeled } => format!(
+                "calibrated on some of {of} points, kept in the class proportions estimated from {unlabeled} points \
                  without labels: it holds if that estimate is right and the points of each class have not changed"
             ),
         })

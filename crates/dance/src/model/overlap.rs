@@ -176,8 +176,8 @@ impl Overlap {
 }
 
 /// Counts of calibration points, from which the share of new labels is estimated. Each calibration point is left out in
-/// turn. It counts if neither the fit points nor the other calibration points have its label, because a new point relates
-/// to the calibration points as a left-out point does to the others.
+/// turn. It counts if neither the fit points nor the other calibration points have its label. A new point relates to
+/// the calibration points as a left-out point does to the others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct NewLabelShare {
     points: usize,

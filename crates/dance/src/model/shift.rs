@@ -51,16 +51,16 @@ fn keep(weights: &[f64], most: f64, seed: u64) -> Vec<usize> {
 }
 
 impl Dance {
-    /// Samples points of `data` so that their classes have the estimated proportions of the points `unlabelled`, and
-    /// returns their indices. `unlabelled` are given as they come from the encoder.
+    /// Samples points of `data` so that their classes have the estimated proportions of the points `unlabeled`, and
+    /// returns their indices. `unlabeled` are given as they come from the encoder.
     pub fn label_shift<'q>(
         &self,
         data: &Dataset,
-        unlabelled: impl Into<Rows<'q>>,
+        unlabeled: impl Into<Rows<'q>>,
         seed: u64,
         context: &Context<'_>,
     ) -> Result<Vec<usize>> {
-        let classified = self.classifier.classify(unlabelled, context)?;
+        let classified = self.classifier.classify(unlabeled, context)?;
         let known = classified.probabilities.cols();
         let mut before = vec![0.0; known];
         for &label in &self.fitted.rfm.labels {

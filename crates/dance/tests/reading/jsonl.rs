@@ -36,7 +36,7 @@ fn labels_keep_their_kind() {
     assert_eq!(labels(&["36893488147419103233", "1"]).labels, words(&["36893488147419103233", "1"]));
     let table = labels(&["3", "null", "4"]);
     assert_refused(table.clone().into_dataset(), &["x.jsonl: no label at line 2;"]);
-    let (table, out) = table.leave_out_unlabelled("").unwrap();
+    let (table, out) = table.leave_out_unlabeled("").unwrap();
     assert_eq!((out, table.into_dataset().unwrap().label_kind), (1, Kind::Integer));
 }
 
@@ -61,7 +61,7 @@ fn what_is_wrong_names_the_line_once() {
 #[test]
 fn parts_of_other_names() {
     let options = ReadOptions {
-        embeddings_column: Some("vector".into()),
+        embedding_column: Some("vector".into()),
         label_column: Some("class".into()),
         id_column: Some("name".into()),
         ..ReadOptions::default()
@@ -70,14 +70,14 @@ fn parts_of_other_names() {
     let table = read_with("x.jsonl", line, &options).unwrap();
     assert_eq!((table.labels, table.ids), (words(&["a"]), Some(names(&["n"]))));
     // The same options for arrays, tensors and columns.
-    let embeddings = |name: &str| ReadOptions { embeddings_column: Some(name.into()), ..ReadOptions::default() };
+    let embeddings = |name: &str| ReadOptions { embedding_column: Some(name.into()), ..ReadOptions::default() };
     let other = ReadOptions { label_column: Some("targets".into()), ..embeddings("features") };
     let table = io::read(fixture("neither.npz"), &other).unwrap();
     assert_eq!((table.embeddings(), &table.labels), (&x(), &integers(&[0, 1, 0])));
     for file in ["everything.npz", "everything.safetensors"] {
         assert_refused(
             io::read(fixture(file), &embeddings("nothing")),
-            &["no `nothing`", "`embeddings`", "`embeddings_column`"],
+            &["no `nothing`", "`embeddings`", "`embedding_column`"],
         );
     }
     let labels = ReadOptions { label_column: Some("nothing".into()), ..ReadOptions::default() };

@@ -86,8 +86,8 @@ fn nulls_and_ragged_rows_are_refused_by_row() {
     assert_refused(read_fixture("null_number.parquet"), &["`embedding`", "holds a null", "row 2"]);
     assert_refused(read_fixture("empty_row.parquet"), &["`embedding`", "empty list", "row 1"]);
     assert_refused(read_fixture("ragged.parquet"), &["`embedding`", "3 numbers at row 2", "2 at row 0"]);
-    let unlabelled = read_fixture("null_label.parquet").unwrap();
-    assert_refused(unlabelled.into_dataset(), &["null_label.parquet: no label at row 1;", "`unlabelled`"]);
+    let unlabeled = read_fixture("null_label.parquet").unwrap();
+    assert_refused(unlabeled.into_dataset(), &["null_label.parquet: no label at row 1;", "`unlabeled`"]);
 }
 
 /// The other rows are read, and each that is no point says what is wrong with it.

@@ -75,7 +75,7 @@ fn numbers_that_cannot_be_used_name_line_and_column() {
         assert_refused(read_csv(format!("label,x0,x1\na,1,2\na,1,{value}\n")), &[place, value, "finite"]);
     }
     let table = read_csv("label,x0\n\"a\nb\",1\n,2\n").unwrap();
-    assert_refused(table.into_dataset(), &["x.csv: no label at line 4;", "`unlabelled`"]);
+    assert_refused(table.into_dataset(), &["x.csv: no label at line 4;", "`unlabeled`"]);
 }
 
 #[test]
@@ -133,9 +133,9 @@ fn empty_cells_are_rows_without_a_label() {
     let table = read_csv(text).unwrap();
     assert_refused(
         table.clone().into_dataset(),
-        &["x.csv: no label at line 3; the setting `unlabelled`, with an empty text"],
+        &["x.csv: no label at line 3; the setting `unlabeled`, with an empty text"],
     );
-    let (table, out) = table.leave_out_unlabelled("").unwrap();
+    let (table, out) = table.leave_out_unlabeled("").unwrap();
     let data = table.into_dataset().unwrap();
     assert_eq!((out, data.rows, data.classes), (1, vec![0, 2], names(&["3", "5"])));
     assert_eq!(data.label_kind, Kind::Integer, "what is left are integers");

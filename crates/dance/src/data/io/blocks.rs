@@ -12,7 +12,7 @@ use crate::error::Result;
 pub struct Blocks {
     rest: Rest,
     /// The label of rows to leave out; rows without a label are left out too. `None` keeps all rows.
-    unlabelled: Option<String>,
+    unlabeled: Option<String>,
     /// The number of rows that were left out.
     left_out: usize,
 }
@@ -68,8 +68,8 @@ impl Blocks {
     /// Opens a file or a pipe; `-` is stdin. A file that is not Parquet is read completely.
     pub fn open(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Self> {
         let path = path.as_ref();
-        let unlabelled = options.unlabelled.clone().filter(|_| !options.without_labels);
-        let of = |rest| Ok(Self { rest, unlabelled, left_out: 0 });
+        let unlabeled = options.unlabeled.clone().filter(|_| !options.without_labels);
+        let of = |rest| Ok(Self { rest, unlabeled, left_out: 0 });
         #[cfg(feature = "parquet")]
         if options.format.map_or_else(|| Format::known(path), Ok)? == Format::Parquet && options.labels.is_none() {
             let file = open::open(path, Format::Parquet.extension())?;
@@ -111,7 +111,7 @@ impl Blocks {
             let Some(table) = table else { return Ok(None) };
             let table = table.checked()?;
             // A block without labels is skipped.
-            let Some(label) = &self.unlabelled else { return Ok(Some(table)) };
+            let Some(label) = &self.unlabeled else { return Ok(Some(table)) };
             let all = table.embeddings().rows();
             match table.without_label(label) {
                 Some(table) => {

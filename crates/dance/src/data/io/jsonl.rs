@@ -39,7 +39,7 @@ struct JsonKeys<'k> {
 impl<'k> JsonKeys<'k> {
     fn new(options: &'k ReadOptions) -> Self {
         Self {
-            embedding: options.embeddings_column.as_deref().unwrap_or("embedding"),
+            embedding: options.embedding_column.as_deref().unwrap_or("embedding"),
             label: options.label_column.as_deref().unwrap_or(LABEL_COLUMN),
             id: options.id(ID_COLUMN).0,
         }

@@ -90,12 +90,12 @@ pub struct ReadOptions {
     pub id_column: Option<String>,
     /// The array, tensor or column of embeddings. With `None`, it is the array or tensor `embeddings`, or the column
     /// `embedding`.
-    pub embeddings_column: Option<String>,
+    pub embedding_column: Option<String>,
     /// Columns of a CSV file to ignore. All other columns but label and id are dimensions.
     pub other_columns: Vec<String>,
     /// The label of rows to leave out; rows without a label are left out too, and every other label is a class. With
     /// `None`, a row without a label is an error.
-    pub unlabelled: Option<String>,
+    pub unlabeled: Option<String>,
     /// Ignores labels if true, so that problems with them are not errors.
     pub without_labels: bool,
 }
@@ -124,18 +124,18 @@ impl ReadOptions {
 }
 
 /// Reads and checks a file of embeddings or a pipe; `-` is stdin. Returns the table without the rows that
-/// [`ReadOptions::unlabelled`] leaves out, and the number of rows left out.
+/// [`ReadOptions::unlabeled`] leaves out, and the number of rows left out.
 pub fn read_labelled(path: impl AsRef<Path>, options: &ReadOptions) -> Result<(Table, usize)> {
     let table = read(path, options)?;
-    match &options.unlabelled {
-        Some(label) if !options.without_labels => table.leave_out_unlabelled(label),
+    match &options.unlabeled {
+        Some(label) if !options.without_labels => table.leave_out_unlabeled(label),
         _ => Ok((table, 0)),
     }
 }
 
 /// Draws a uniform sample of `size` rows, or all rows without a `size`, from files that need not fit into memory.
 /// Returns the sample in the order of the rows, the number of rows drawn from, and the number of rows left out by
-/// [`ReadOptions::unlabelled`]. Row numbers run through all files. `origin` names the files together in messages.
+/// [`ReadOptions::unlabeled`]. Row numbers run through all files. `origin` names the files together in messages.
 pub fn read_sample(
     origin: &Path,
     files: &[PathBuf],
@@ -162,7 +162,7 @@ pub fn read(path: impl AsRef<Path>, options: &ReadOptions) -> Result<Table> {
     let format = options.format.map_or_else(|| Format::known(path), Ok)?;
     let file = open::open(path, format.extension())?;
     let path = open::display_path(path);
-    if let (Format::Csv | Format::Tsv | Format::Npy, Some(name)) = (format, &options.embeddings_column) {
+    if let (Format::Csv | Format::Tsv | Format::Npy, Some(name)) = (format, &options.embedding_column) {
         let help = "every other column is a dimension, and a .npy file has one array";
         return Err(Error::format(path, format!("has no single part that could be called `{name}`: {help}")));
     }

@@ -37,7 +37,7 @@ pub(super) fn read_npz(path: &Path, file: File, options: &ReadOptions) -> Result
 /// Reads the contents of an `.npz` file of `size` bytes.
 pub(super) fn read_archive(path: &Path, contents: impl Read + Seek, size: u64, options: &ReadOptions) -> Result<Table> {
     const HELP: &str = "Save it with np.savez(path, embeddings=..., labels=...), or name the array by the setting \
-                        `embeddings_column`";
+                        `embedding_column`";
     let archive = ZipArchive::new(contents).map_err(|error| {
         Error::format(path, format!("cannot be opened as an .npz file (a zip archive): {error}. Save it again"))
     })?;

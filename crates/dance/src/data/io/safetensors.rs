@@ -34,7 +34,7 @@ const PREFIX: u64 = 8;
 /// Reads a safetensors file.
 pub(super) fn read(path: &Path, file: &File, options: &ReadOptions) -> Result<Table> {
     const HELP: &str = "Save it with save_file({\"embeddings\": ..., \"labels\": ...}, path), or name the tensor by \
-                        the setting `embeddings_column`";
+                        the setting `embedding_column`";
     read_table(path, &mut Tensors::open(path, file)?, options, HELP)
 }
 

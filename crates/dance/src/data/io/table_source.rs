@@ -50,7 +50,7 @@ pub(super) fn read_table(
         found: columns.clone(),
         help,
     };
-    let name = options.embeddings_column.as_deref().unwrap_or("embeddings");
+    let name = options.embedding_column.as_deref().unwrap_or("embeddings");
     let embeddings = source.matrix(name)?.ok_or_else(|| missing(name, help))?;
     let rows = embeddings.rows();
     // Labels, class names and provenance, unless labels are ignored.

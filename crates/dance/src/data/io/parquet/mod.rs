@@ -72,12 +72,12 @@ impl ParquetBlocks {
     }
 
     fn of(file: ParquetFile, options: &ReadOptions) -> Result<Self> {
-        let usual = |name| if options.embeddings_column.is_none() { file.find(name) } else { None };
-        let given = options.embeddings_column.as_deref();
+        let usual = |name| if options.embedding_column.is_none() { file.find(name) } else { None };
+        let given = options.embedding_column.as_deref();
         let column = given.and_then(|name| file.find(name)).or_else(|| usual("embedding"));
         let Some(column) = column.or_else(|| usual("embeddings")) else {
             const HELP: &str = "Save the embeddings as a column of lists of floats of that name, or name their \
-                                column by the setting `embeddings_column`";
+                                column by the setting `embedding_column`";
             return Err(file.missing(given.unwrap_or("embedding"), HELP));
         };
         let named = |name: &str, needed: bool, help: &'static str| match file.find(name) {
