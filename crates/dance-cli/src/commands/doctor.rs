@@ -65,7 +65,10 @@ impl Doctor {
 
 impl Report {
     fn json(&self) -> serde_json::Value {
-        let device = |(choice, model, memory): &(DeviceChoice, String, Option<u64>)| json!({ "device": choice.to_string(), "model": model, "memory": memory });
+        let device = |(choice, model, memory): &(DeviceChoice, String, Option<u64>)| {
+            let name = choice.to_string();
+            json!({ "device": name, "model": model, "memory": memory })
+        };
         json!({
             "version": env!("CARGO_PKG_VERSION"),
             "system": format!("{}-{}", std::env::consts::OS, std::env::consts::ARCH),
