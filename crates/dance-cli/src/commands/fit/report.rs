@@ -157,7 +157,7 @@ impl Report<'_> {
         if smallest < least {
             let needed = (1.0 / smallest).ceil();
             return Some(format!(
-                "alpha {smallest} needs {:.0} calibration points or more, and there are {}: every set holds all labels. \
+                "alpha {smallest} needs {:.0} calibration points or more, but there are {}: all sets hold all labels. \
                  Add points, or ask for alpha {least:.2}",
                 needed - 1.0,
                 parts.calibration.len()
