@@ -203,20 +203,7 @@ impl Problem {
             other => other,
         };
         let body = serde_json::json!({ "error": self.detail });
-        self.respond(status, "application/json", body.to_string().into())
-    }
-
-    fn respond(&self, status: StatusCode, media_type: &'static str, body: Vec<u8>) -> Response {
-        let mut response = (status, body).into_response();
-        let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
-        if status == StatusCode::SERVICE_UNAVAILABLE {
-            headers.insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER));
-        }
-        if status == StatusCode::UNAUTHORIZED {
-            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-        }
-        response
+        respond(status, "application/json", body.to_string().into())
     }
 }
 
@@ -225,10 +212,24 @@ impl IntoResponse for Problem {
     /// its path has.
     fn into_response(self) -> Response {
         let body = serde_json::to_vec(&self).unwrap_or_default();
-        let mut response = self.respond(self.status(), "application/problem+json", body);
+        let mut response = respond(self.status(), "application/problem+json", body);
         response.extensions_mut().insert(self);
         response
     }
+}
+
+/// Returns a response with the headers of its status.
+fn respond(status: StatusCode, media_type: &'static str, body: Vec<u8>) -> Response {
+    let mut response = (status, body).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type));
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER));
+    }
+    if status == StatusCode::UNAUTHORIZED {
+        headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    response
 }
 
 #[cfg(test)]

@@ -32,9 +32,9 @@ pub(crate) const EXAMPLE: &str = "Example:
 
 The page is at http://localhost:8080, the description of the API at /openapi.json. New labels
 (POST /v1/labels, or the page's review) are appended to the journal; `dance recalibrate MODEL
-JOURNAL.jsonl` uses those of randomly drawn points. SIGHUP, or POST /v1/reload, reads the model
-file and the file of keys again without dropping a request. SIGTERM and Ctrl-C finish the requests that were accepted;
-a second one ends at once. More in docs/serve.md.";
+JOURNAL.jsonl` uses those of randomly drawn points. SIGHUP, or POST /v1/reload, reads the files
+of the model and of the keys again without dropping a request. SIGTERM and Ctrl-C finish the
+requests that were accepted; a second one ends at once. More in docs/serve.md.";
 
 /// The name of the shipped data set's model in the cache folder.
 const SHIPPED_MODEL: &str = concat!("shipped-", env!("CARGO_PKG_VERSION"));

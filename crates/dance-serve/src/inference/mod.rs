@@ -1,4 +1,4 @@
-//! The Open Inference Protocol (KServe v2) at `/v2`: health, metadata, and inference on tensors of embeddings.
+//! The Open Inference Protocol (version 2 of the protocol of `KServe`) at `/v2`: health, metadata, and inference on tensors of embeddings.
 //!
 //! A set is a list of labels, and tensors have one length. So sets are two tensors: `set` has the labels of all sets,
 //! one after the other, and `set_offsets` has the place where each set begins, and at last where all end.
@@ -258,12 +258,12 @@ fn wanted(served: &ServedModel, request: &InferRequest<'_>) -> Result<Vec<(&'sta
     if request.outputs.is_empty() {
         return Ok(all.into_iter().map(|(name, _)| (name, by_default)).collect());
     }
-    let one = |output: &OutputTensor| match all.iter().find(|(name, _)| *name == output.name) {
-        Some((name, _)) => Ok((*name, output.parameters.binary_data.unwrap_or(by_default))),
-        None => {
+    let one = |output: &OutputTensor| {
+        let known = all.iter().find(|(name, _)| *name == output.name).ok_or_else(|| {
             let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
-            Err(Problem::invalid(format!("`{}` is no output; the outputs are {}", output.name, names.join(", "))))
-        }
+            Problem::invalid(format!("`{}` is no output; the outputs are {}", output.name, names.join(", ")))
+        });
+        known.map(|(name, _)| (*name, output.parameters.binary_data.unwrap_or(by_default)))
     };
     request.outputs.iter().map(one).collect()
 }
