@@ -85,17 +85,12 @@ impl RequestBody<'_> {
         (self.arrival, self.turn)
     }
 
-    /// Returns the text of a body with the media type of JSON.
-    pub(crate) fn json_text(&self) -> Result<&[u8], Problem> {
-        if self.media_type == "application/json" {
-            return Ok(&self.bytes);
-        }
-        Err(Problem::media_type("send JSON, with `Content-Type: application/json`"))
-    }
-
     /// Reads a JSON value by `seed`. Invalid JSON and valid JSON with other contents are different problems.
     pub(crate) fn json<'de, S: DeserializeSeed<'de>>(&'de self, seed: S) -> Result<S::Value, Problem> {
-        let mut deserializer = serde_json::Deserializer::from_slice(self.json_text()?);
+        if self.media_type != "application/json" {
+            return Err(Problem::media_type("send JSON, with `Content-Type: application/json`"));
+        }
+        let mut deserializer = serde_json::Deserializer::from_slice(&self.bytes);
         let read = seed.deserialize(&mut deserializer).and_then(|value| deserializer.end().map(|()| value));
         read.map_err(|error| {
             if error.is_data() { Problem::invalid(error.to_string()) } else { Problem::malformed(error.to_string()) }

@@ -9,13 +9,12 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use dance::model::{self, Answer};
 use dance::scores::EmptySets;
-use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::batching::ScoredPiece;
 use crate::body;
-use crate::one_point;
 use crate::points::{NumbersSeed, Points, PointsSeed, Row, Shape, TOO_MANY};
 use crate::problem::{Problem, RowProblem};
 use crate::served::{ModelName, ServedModel};
@@ -150,17 +149,7 @@ pub(crate) struct PredictRequest {
 }
 
 /// Reads a request for a model of this shape.
-pub(crate) struct PredictRequestSeed {
-    pub(crate) shape: Shape,
-    /// The first `embedding`, if it has been parsed before; its value in the text is skipped.
-    pub(crate) known: Option<Row>,
-}
-
-impl PredictRequestSeed {
-    pub(crate) fn new(shape: Shape) -> Self {
-        Self { shape, known: None }
-    }
-}
+struct PredictRequestSeed(Shape);
 
 impl<'de> DeserializeSeed<'de> for PredictRequestSeed {
     type Value = PredictRequest;
@@ -178,16 +167,13 @@ impl<'de> Visitor<'de> for PredictRequestSeed {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<PredictRequest, A::Error> {
-        let Self { shape, mut known } = self;
+        let Self(shape) = self;
         let (mut one, mut many, mut options) = (None::<Row>, None::<Points>, Options::default());
         while let Some(key) = entries.next_key::<String>()? {
             match key.as_str() {
                 // `embedding` and `id` belong to one row and come in any order.
                 "embedding" => {
-                    let row = match known.take() {
-                        Some(row) => entries.next_value::<IgnoredAny>().map(|_| row)?,
-                        None => entries.next_value_seed(NumbersSeed(shape))?,
-                    };
+                    let row = entries.next_value_seed(NumbersSeed(shape))?;
                     let id = one.take().and_then(|row| row.id);
                     one = Some(Row { id, ..row });
                 }
@@ -260,10 +246,7 @@ pub(crate) async fn predict(Shared(state): Shared<Arc<State>>, request: Request)
         let scored = score(&state, request, body).await?;
         return respond(&scored, accept.unwrap_or(true));
     }
-    let request = match one_point::read(body.json_text()?, shape) {
-        Some(request) => request,
-        None => body.json(PredictRequestSeed::new(shape)).map_err(too_many)?,
-    };
+    let request = body.json(PredictRequestSeed(shape)).map_err(too_many)?;
     let scored = score(&state, request, body).await?;
     #[cfg(feature = "arrow")]
     return respond(&scored, accept.unwrap_or(false));
@@ -389,4 +372,47 @@ fn respond(scored: &ScoredRequest, arrow: bool) -> Result<Response, Problem> {
     let mut body = Vec::with_capacity(512 * response.answers.len().min(4096));
     serde_json::to_writer(&mut body, &response).map_err(|_| Problem::internal())?;
     Ok((Extension(answered), [(header::CONTENT_TYPE, "application/json")], body).into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dance::data::PointShape;
+
+    const SHAPE: Shape = Shape { point: PointShape { dimensions: 2, directed: true }, most: 4 };
+
+    fn read(text: &str) -> serde_json::Result<PredictRequest> {
+        PredictRequestSeed(SHAPE).deserialize(&mut serde_json::Deserializer::from_str(text))
+    }
+
+    #[test]
+    fn members_come_in_any_order() {
+        for text in [
+            r#"{"embedding":[1,2],"id":7,"alpha":[0.2,0.1],"include":["p_values"],"empty":"top1"}"#,
+            r#"{"empty":"top1","id":7,"include":["p_values"],"alpha":[0.2,0.1],"embedding":[1,2]}"#,
+            r#"{"points":[{"id":7,"embedding":[1,2]}],"alpha":[0.2,0.1],"include":["p_values"],"empty":"top1"}"#,
+        ] {
+            let request = read(text).unwrap();
+            assert_eq!(request.points.valid, [(0, Some(7.into()))], "{text}");
+            assert_eq!(request.options.alphas.as_deref(), Some(&[0.2, 0.1][..]), "{text}");
+            assert!(request.options.include.p_values && request.options.empty == EmptySets::Top1, "{text}");
+        }
+        assert_eq!(read(r#"{"embedding":[1,2]}"#).unwrap().options.alphas, None);
+    }
+
+    #[test]
+    fn requests_with_a_fault_are_refused() {
+        for (text, part) in [
+            (r#"{"embedding":[1,2],"points":[[1,2]]}"#, "not both"),
+            ("{}", "give `embedding` or `points`"),
+            (r#"{"embedding":[1,2],"vector":1}"#, "`vector` is not known"),
+            (r#"{"embedding":[1,2],"alpha":2}"#, "between 0 and 1"),
+            (r#"{"embedding":[1,2],"alpha":[]}"#, "1 to 20"),
+            (r#"{"embedding":[1,2],"include":["p-values"]}"#, "unknown variant"),
+            (r#"{"embedding":[1,2],}"#, "trailing comma"),
+        ] {
+            let error = read(text).unwrap_err().to_string();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
 }
