@@ -33,6 +33,7 @@ mod images;
 mod inference;
 pub mod journal;
 mod keys;
+mod known_labels;
 mod labels;
 mod level;
 mod members;

@@ -12,7 +12,9 @@ use utoipa::openapi::{RefOr, Schema};
 
 use crate::problem::Problem;
 use crate::state::State;
-use crate::{coverage, encode, explain, health, images, inference, labels, models, monitor, openapi, page, predict};
+use crate::{
+    coverage, encode, explain, health, images, inference, known_labels, labels, models, monitor, openapi, page, predict,
+};
 
 pub(crate) const PREDICT: &str = "/v1/predict";
 
@@ -113,7 +115,7 @@ pub(crate) static ROUTES: [Route; 31] = {
         R::post("/v1/explain", Use, || post(explain::explain)).described::<explain::__path_explain>("sets"),
         R::post("/v1/embed", Use, || post(encode::embed)).described::<encode::__path_embed>("sets"),
         R::post("/v1/labels", Use, || post(labels::record)).described::<labels::__path_record>("labels"),
-        R::get("/v1/labels", Use, || get(labels::list)).described::<labels::__path_list>("labels"),
+        R::get("/v1/labels", Use, || get(known_labels::list)).described::<known_labels::__path_list>("labels"),
         R::get("/v1/monitor", Use, || get(monitor::monitor)).described::<monitor::__path_monitor>("labels"),
         R::get("/v1/models", Use, || get(models::models)).described::<models::__path_models>("model"),
         R::post("/v1/reload", Administer, || post(models::reload))
@@ -134,7 +136,7 @@ pub(crate) static ROUTES: [Route; 31] = {
         R::get("/page-api/coverage", Use, || get(coverage::coverage)),
         R::post("/page-api/explain", Use, || post(explain::explain_for_page)),
         R::post("/page-api/labels", Use, || post(labels::record_for_page)),
-        R::get("/page-api/labels", Use, || get(labels::of_page)),
+        R::get("/page-api/labels", Use, || get(known_labels::of_page)),
         R::get("/page-api/pictures/{*id}", Use, || get(images::image)),
         // The Open Inference Protocol, which has a description of its own.
         R::get("/v2", Free, || get(inference::server)).turn(Turn::None),

@@ -127,7 +127,7 @@ fn the_log_names_the_key_the_trace_and_the_points() {
     server.child.kill().unwrap();
     let mut log = String::new();
     server.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
-    let line: Value = log.lines().filter_map(|line| serde_json::from_str(line).ok()).next().unwrap();
+    let line: Value = log.lines().find_map(|line| serde_json::from_str(line).ok()).unwrap();
     let hash = answer.json()["model"]["hash"].clone();
     for (name, expected) in [
         ("key", json!("shop")),

@@ -1,4 +1,5 @@
-//! The Open Inference Protocol (version 2 of the protocol of `KServe`) at `/v2`: health, metadata, and inference on tensors of embeddings.
+//! The Open Inference Protocol (version 2 of the protocol of `KServe`) at `/v2`: health, metadata, and inference on
+//! tensors of embeddings.
 //!
 //! A set is a list of labels, and tensors have one length. So sets are two tensors: `set` has the labels of all sets,
 //! one after the other, and `set_offsets` has the place where each set begins, and at last where all end.
