@@ -62,23 +62,23 @@ pub(crate) struct Change {
     points: usize,
     /// The probability of an alarm in the whole run while nothing changes.
     false_alarm: f64,
-    /// The capital that raises an alarm.
+    /// The evidence that raises an alarm.
     bound: f64,
-    watched: Vec<Capital>,
+    watched: Vec<Evidence>,
     /// The reason for which there is no monitor, if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     failure: Option<String>,
 }
 
-/// The capital of a bet on a change, which begins with 1 and grows while there is a change.
+/// The evidence of a test martingale, which begins with 1 and grows while there is a change.
 #[derive(Serialize, ToSchema)]
-struct Capital {
+struct Evidence {
     /// `inputs`: points, whatever their labels. `labels`: labels given their points, and with them coverage.
     #[schema(value_type = String)]
     what: StreamPart,
     now: f64,
     largest: f64,
-    /// The alarm, if the capital has reached the bound.
+    /// The alarm, if the evidence has reached the bound.
     #[serde(skip_serializing_if = "Option::is_none")]
     alarm: Option<Alarm>,
 }
@@ -153,8 +153,8 @@ impl ChangeMonitor {
             let time = run.alarm_times.get(place).cloned().unwrap_or_default();
             Some(Alarm { point: monitor.alarms()[place].row, time })
         };
-        // JSON has no infinity, so the capital is cut.
-        let capital = |(what, now, largest): (StreamPart, f64, f64)| Capital {
+        // JSON has no infinity, so the evidence is cut.
+        let evidence = |(what, now, largest): (StreamPart, f64, f64)| Evidence {
             what,
             now: now.min(f64::MAX),
             largest: largest.min(f64::MAX),
@@ -164,7 +164,7 @@ impl ChangeMonitor {
             points: monitor.points(),
             false_alarm,
             bound: monitor.bound(),
-            watched: monitor.capital().into_iter().map(capital).collect(),
+            watched: monitor.capital().into_iter().map(evidence).collect(),
             failure: run.failure.clone(),
         }
     }
@@ -203,9 +203,9 @@ impl Run {
     /// Sets the metrics of the run.
     fn export(&self) {
         let Some(monitor) = &self.monitor else { return };
-        for (what, capital, _) in monitor.capital() {
+        for (what, evidence, _) in monitor.capital() {
             let has_alarm = monitor.alarms().iter().any(|alarm| alarm.watched == what);
-            telemetry::drift(what, monitor.points(), capital, has_alarm);
+            telemetry::drift(what, monitor.points(), evidence, has_alarm);
         }
     }
 }
