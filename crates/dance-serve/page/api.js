@@ -54,7 +54,7 @@ const pictures = new Map();
 /** Returns the address of the picture of an id, or null. It is fetched here, since an `img` element sends no key. */
 export function picture(id) {
   if (!pictures.has(id)) {
-    const path = `/images/${id.split("/").map(encodeURIComponent).join("/")}`;
+    const path = `/page-api/pictures/${String(id).split("/").map(encodeURIComponent).join("/")}`;
     const found = request(path).then(async (response) => (response.ok ? URL.createObjectURL(await response.blob()) : null));
     pictures.set(id, found.catch(() => null));
   }

@@ -24,7 +24,7 @@ export function update() {
 
 async function refresh() {
   const here = view;
-  const [coverage, monitor] = await Promise.all([get(`/v1/coverage?alpha=${alpha()}`), get(`/v1/monitor?alpha=${alpha()}`)]);
+  const [coverage, monitor] = await Promise.all([get(`/page-api/coverage?alpha=${alpha()}`), get(`/v1/monitor?alpha=${alpha()}`)]);
   if (view !== here) return;
   const focus = document.activeElement?.id;
   here.main.replaceChildren(...(coverage.curve.length ? measured(coverage) : unmeasured()), h("div", { class: "pair" }, guarantee(coverage), monitored(monitor, coverage)));

@@ -57,7 +57,7 @@ function wanted() {
   const places = [];
   for (let place = 0; place < points.count; place++) {
     if (label && points.truth[place] !== Number(label)) continue;
-    if (text && ![points.names[place], points.labels?.[place] ?? ""].some((one) => one.toLowerCase().includes(text))) continue;
+    if (text && ![points.names[place], points.labels?.[place] ?? ""].some((one) => String(one).toLowerCase().includes(text))) continue;
     const count = setOf(place).length;
     if (size && !{ 0: count === 0, 1: count === 1, 2: count === 2 || count === 3, 4: count >= 4 }[size]) continue;
     if (mark === "missed" && !missed(place)) continue;

@@ -44,7 +44,7 @@ async function show() {
 function noPoints() {
   return h("div", { class: "card narrow" },
     h("h1", {}, "This server has no points"),
-    h("p", {}, "It was started with a model alone. Start it with ", h("code", {}, "--data FILE") , " to see the points of a file here, or enter a point under ", h("a", { href: "#try" }, "Try"), "."));
+    h("p", {}, "It was started with a model alone. Start it with ", h("code", {}, "--points FILE") , " to see the points of a file here, or enter a point under ", h("a", { href: "#try" }, "Try"), "."));
 }
 
 function words() {
@@ -61,10 +61,10 @@ slider.addEventListener("input", () => {
 });
 
 async function start() {
-  state.model = await get("/v1/model");
-  const { classes, calibration_points: calibrated, id, method } = state.model;
-  document.getElementById("model").textContent = `model ${id} · method ${method} · ${number(classes.length)} classes · calibrated on ${number(calibrated)} points`;
-  if (state.model.points) take(await get("/v1/points"));
+  state.model = await get("/page-api/model");
+  const { classes, calibration_points: calibrated, name, method } = state.model;
+  document.getElementById("model").textContent = `model ${name} · method ${method} · ${number(classes.length)} classes · calibrated on ${number(calibrated)} points`;
+  if (state.model.points) take(await get("/page-api/points"));
   words();
   addEventListener("hashchange", show);
   await show();

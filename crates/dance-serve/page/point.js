@@ -8,7 +8,7 @@ const SHOWN = 8;
 
 /** Returns the picture of a point, or its text or id where there are no pictures. */
 export function face(name, size) {
-  if (!state.model.images) return h("span", { class: `face text ${size}` }, state.points?.named === false ? `row ${name}` : name);
+  if (!state.model.pictures) return h("span", { class: `face text ${size}` }, state.points?.named === false ? `row ${name}` : name);
   const image = h("img", { alt: name, decoding: "async" });
   const box = h("span", { class: `face ${size}` }, image);
   picture(name).then((address) => (address ? (image.src = address) : box.replaceChildren(h("span", { class: "face text" }, name))));
@@ -21,7 +21,7 @@ export async function explain(box, which) {
   box.setAttribute("aria-busy", "true");
   let found;
   try {
-    found = await post("/v1/explain", { ...which, alpha: alpha() });
+    found = await post("/page-api/explain", { ...which, alpha: alpha() });
   } catch (error) {
     box.replaceChildren(h("p", { class: "wrong", role: "alert" }, error.message));
     box.removeAttribute("aria-busy");
@@ -42,7 +42,7 @@ function draw(found, place, head, list, more, shown) {
   const { points } = state;
   const inSet = found.labels.filter((one) => holds(one.level));
   const given = place === undefined ? null : points.labels?.[place];
-  const hasNew = found.new_label !== null && holds(found.new_label);
+  const hasNew = found.new_label_level !== undefined && holds(found.new_label_level);
   const isKnown = found.labels.some((one) => one.label === given);
   const covered = isKnown ? inSet.some((one) => one.label === given) : hasNew;
   const verdict = given === null || given === undefined ? "" : covered ? " It holds the true label." : " It misses the true label.";
@@ -61,7 +61,7 @@ function draw(found, place, head, list, more, shown) {
   const open = new Set([...list.querySelectorAll("details[open]")].map((one) => one.dataset.label));
   const first = !list.children.length;
   const rows = found.labels.slice(0, Math.max(shown, inSet.length));
-  list.replaceChildren(...rows.map((one, number) => label(one, given, first ? number < 2 : open.has(one.label))));
+  list.replaceChildren(...rows.map((one, number) => label(one, given, first ? number < 2 : open.has(String(one.label)))));
   more.hidden = rows.length === found.labels.length;
 }
 
@@ -80,8 +80,8 @@ function label(one, given, open) {
       h("span", { class: "soft" }, `no. ${number(example.rank)}, ${example.distance.toPrecision(3)} away`));
   });
   return h("li", { class: inSet ? "in" : "out" },
-    h("details", { open, "data-label": one.label },
-      h("summary", {}, h("span", { class: "name" }, one.label, given === one.label && h("span", { class: "truth" }, " true label")), bar, h("span", { class: "p" }, p.toFixed(3)), h("span", { class: "hidden" }, inSet ? "in the set" : "not in the set")),
+    h("details", { open, "data-label": String(one.label) },
+      h("summary", {}, h("span", { class: "name" }, String(one.label), given === one.label && h("span", { class: "truth" }, " true label")), bar, h("span", { class: "p" }, p.toFixed(3)), h("span", { class: "hidden" }, inSet ? "in the set" : "not in the set")),
       h("p", { class: "soft" }, words),
       examples.length ? h("ul", { class: "examples" }, examples) : h("p", { class: "soft" }, "No example of it is among the nearest points.")));
 }

@@ -3,7 +3,7 @@
 
 import { get, post } from "./api.js";
 import { announce, h, number, plural } from "./dom.js";
-import { alpha, setOf, state } from "./sets.js";
+import { setOf, state } from "./sets.js";
 import { explain, face } from "./point.js";
 
 const QUEUES = {
@@ -37,8 +37,8 @@ export function update() {
 }
 
 async function fetchKnown() {
-  const monitor = await get(`/v1/monitor?alpha=${alpha()}`);
-  state.known = new Map(monitor.labels.filter((one) => one.id !== undefined).map((one) => [one.id, one]));
+  const known = await get("/page-api/labels");
+  state.known = new Map(known.map((one) => [state.points.names[one.point], one]));
 }
 
 function order(queue) {
@@ -107,7 +107,7 @@ async function decide(label) {
   try {
     const body = { provenance, labels: [{ point: place, label }] };
     if (provenance === "picked") body.why = QUEUES[view.queue].title.toLowerCase();
-    await post("/v1/labels", body);
+    await post("/page-api/labels", body);
     state.known.set(state.points.names[place], { label, provenance });
     announce(`Saved: ${label}`);
     view.busy = false;

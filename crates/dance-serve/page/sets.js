@@ -6,7 +6,7 @@ export const state = { model: null, points: null, known: new Map(), hundredths: 
 /** Returns the error level. */
 export const alpha = () => state.hundredths / 100;
 
-/** Stores the response of `/v1/points`. The label after the last class is a new label, which is also the true label of points whose
+/** Stores the response of `/page-api/points`. The label after the last class is a new label, which is also the true label of points whose
  * label the model does not know. */
 export function take(data) {
   const sets = data.levels.map((flat) => {
@@ -25,7 +25,7 @@ export const holds = (level, hundredths = state.hundredths) =>
   typeof level === "number" ? hundredths <= level : level[hundredths - 1] === "1";
 
 /** Returns the name of a label. */
-export const nameOf = (label) => state.points.classes[label] ?? "a new label";
+export const nameOf = (label) => String(state.points.classes[label] ?? "a new label");
 
 /** Returns the set of a point: numbers of labels, the best conforming first. */
 export const setOf = (point) => state.points.sets[point].filter((one) => holds(one.level)).map((one) => one.label);

@@ -17,6 +17,7 @@ use utoipa::ToSchema;
 
 use crate::journal::{Entry, Journal, Provenance, hash_of};
 use crate::served::ServedModel;
+use crate::settings::FALSE_ALARM;
 use crate::telemetry;
 
 /// The entries of a journal that are replayed together.
@@ -44,7 +45,7 @@ pub(crate) struct ChangeMonitor {
 #[derive(Default)]
 struct Run {
     monitor: Option<Monitor<Model>>,
-    /// The id of the model.
+    /// The hash of the model.
     model: String,
     /// The reason for which there is no monitor, or the last error of the monitor.
     failure: Option<String>,
@@ -61,23 +62,23 @@ pub(crate) struct Change {
     points: usize,
     /// The probability of an alarm in the whole run while nothing changes.
     false_alarm: f64,
-    /// The capital that raises an alarm.
+    /// The evidence that raises an alarm.
     bound: f64,
-    watched: Vec<Capital>,
+    watched: Vec<Evidence>,
     /// The reason for which there is no monitor, if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     failure: Option<String>,
 }
 
-/// The capital of a bet on a change, which begins with 1 and grows while there is a change.
+/// The evidence of a test martingale, which begins with 1 and grows while there is a change.
 #[derive(Serialize, ToSchema)]
-struct Capital {
+struct Evidence {
     /// `inputs`: points, whatever their labels. `labels`: labels given their points, and with them coverage.
     #[schema(value_type = String)]
     what: StreamPart,
     now: f64,
     largest: f64,
-    /// The alarm, if the capital has reached the bound.
+    /// The alarm, if the evidence has reached the bound.
     #[serde(skip_serializing_if = "Option::is_none")]
     alarm: Option<Alarm>,
 }
@@ -101,14 +102,13 @@ impl ChangeMonitor {
         &self,
         served: &Arc<ServedModel>,
         journal: &Journal,
-        false_alarm: f64,
         on: (&dyn Device, &Context<'_>),
         serve: impl FnOnce(),
     ) {
         let mut run = self.lock();
         serve();
-        *run = Run { model: served.id.clone(), ..Run::default() };
-        let open = |with_labels| Monitor::new(Model(Arc::clone(served)), on.0, with_labels, false_alarm, SEED, on.1);
+        *run = Run { model: served.name.hash.clone(), ..Run::default() };
+        let open = |with_labels| Monitor::new(Model(Arc::clone(served)), on.0, with_labels, FALSE_ALARM, SEED, on.1);
         // With split calibration the model does not keep its calibration points, so only inputs are monitored.
         match open(true).or_else(|_| open(false)) {
             Ok(monitor) => run.monitor = Some(monitor),
@@ -141,7 +141,8 @@ impl ChangeMonitor {
     }
 
     /// Returns the present state of the run.
-    pub(crate) fn report(&self, false_alarm: f64) -> Change {
+    pub(crate) fn report(&self) -> Change {
+        let false_alarm = FALSE_ALARM;
         let run = self.lock();
         let Some(monitor) = &run.monitor else {
             let failure = run.failure.clone();
@@ -152,8 +153,8 @@ impl ChangeMonitor {
             let time = run.alarm_times.get(place).cloned().unwrap_or_default();
             Some(Alarm { point: monitor.alarms()[place].row, time })
         };
-        // JSON has no infinity, so the capital is cut.
-        let capital = |(what, now, largest): (StreamPart, f64, f64)| Capital {
+        // JSON has no infinity, so the evidence is cut.
+        let evidence = |(what, now, largest): (StreamPart, f64, f64)| Evidence {
             what,
             now: now.min(f64::MAX),
             largest: largest.min(f64::MAX),
@@ -163,7 +164,7 @@ impl ChangeMonitor {
             points: monitor.points(),
             false_alarm,
             bound: monitor.bound(),
-            watched: monitor.capital().into_iter().map(capital).collect(),
+            watched: monitor.capital().into_iter().map(evidence).collect(),
             failure: run.failure.clone(),
         }
     }
@@ -185,7 +186,7 @@ impl Run {
             return;
         }
         let classes = class_ids(monitor.model().classes());
-        let labels: Vec<_> = own.iter().map(|entry| Some(classes.get(&*entry.label).copied())).collect();
+        let labels: Vec<_> = own.iter().map(|entry| Some(classes.get(&*entry.label_name()).copied())).collect();
         let values = own.iter().flat_map(|entry| entry.embedding.iter().copied()).collect();
         let first = monitor.points();
         let alarms =
@@ -202,9 +203,9 @@ impl Run {
     /// Sets the metrics of the run.
     fn export(&self) {
         let Some(monitor) = &self.monitor else { return };
-        for (what, capital, _) in monitor.capital() {
+        for (what, evidence, _) in monitor.capital() {
             let has_alarm = monitor.alarms().iter().any(|alarm| alarm.watched == what);
-            telemetry::monitor(what, monitor.points(), capital, has_alarm);
+            telemetry::drift(what, monitor.points(), evidence, has_alarm);
         }
     }
 }

@@ -3,31 +3,30 @@
 use std::fmt;
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::{Request, State as Shared};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use dance::scores::EmptySets;
 use dance_page::answers::{self, Answer};
-use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::batching::ScoredPiece;
 use crate::body;
-use crate::one_point;
 use crate::points::{NumbersSeed, Points, PointsSeed, Row, Shape, TOO_MANY};
 use crate::problem::{Problem, RowProblem};
-use crate::served::ServedModel;
+use crate::served::{ModelName, ServedModel};
 use crate::state::State;
-use crate::telemetry;
+use crate::telemetry::{self, Answered};
 
 /// The most error levels of a request.
 pub(crate) const MOST_LEVELS: usize = 20;
-pub(crate) const DEFAULT_ALPHA: f64 = 0.1;
 
 /// A list that answers have beside the set, with one entry per label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Include {
     /// The probability of each label in the set.
     Probabilities,
@@ -49,17 +48,12 @@ pub(crate) enum Empty {
 }
 
 /// The options of a request.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Options {
-    pub(crate) alphas: Vec<f64>,
+    /// The error levels; `None` for those of the model.
+    pub(crate) alphas: Option<Vec<f64>>,
     pub(crate) include: answers::Include,
     pub(crate) empty: EmptySets,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { alphas: vec![DEFAULT_ALPHA], include: answers::Include::default(), empty: EmptySets::Keep }
-    }
 }
 
 impl Options {
@@ -68,6 +62,13 @@ impl Options {
             probabilities: include.contains(&Include::Probabilities),
             p_values: include.contains(&Include::PValues),
             neighbors: include.contains(&Include::Neighbors),
+        };
+    }
+
+    pub(crate) fn set_empty(&mut self, empty: Empty) {
+        self.empty = match empty {
+            Empty::Keep => EmptySets::Keep,
+            Empty::Top1 => EmptySets::Top1,
         };
     }
 
@@ -83,12 +84,7 @@ impl Options {
                 self.set_alphas(alphas).map_err(A::Error::custom)?;
             }
             "include" => self.set_include(&entries.next_value::<Vec<Include>>()?),
-            "empty" => {
-                self.empty = match entries.next_value()? {
-                    Empty::Keep => EmptySets::Keep,
-                    Empty::Top1 => EmptySets::Top1,
-                }
-            }
+            "empty" => self.set_empty(entries.next_value()?),
             other => {
                 let known = "`embedding`, `id`, `points`, `alpha`, `include` and `empty`";
                 return Err(A::Error::custom(format!("`{other}` is not known; there are {known}")));
@@ -104,7 +100,7 @@ impl Options {
         if let Some(wrong) = alphas.iter().find(|alpha| !(**alpha > 0.0 && **alpha < 1.0)) {
             return Err(format!("`alpha` {wrong}: an error level lies between 0 and 1, such as 0.1"));
         }
-        self.alphas = alphas;
+        self.alphas = Some(alphas);
         Ok(())
     }
 }
@@ -125,7 +121,8 @@ pub(crate) struct PredictRequestSchema {
     /// place of an answer; the others are answered.
     #[schema(value_type = Option<Vec<serde_json::Value>>, nullable = false)]
     points: Option<Vec<String>>,
-    /// The error level, or several: the probability that a set misses the true label is at most this.
+    /// The error level, or several; without it, those of the model. The probability that a set misses the
+    /// true label is at most the level.
     #[schema(value_type = Option<Levels>, nullable = false)]
     alpha: Option<f64>,
     /// The lists that each answer has beside the set.
@@ -152,17 +149,7 @@ pub(crate) struct PredictRequest {
 }
 
 /// Reads a request for a model of this shape.
-pub(crate) struct PredictRequestSeed {
-    pub(crate) shape: Shape,
-    /// The first `embedding`, if it has been parsed before; its value in the text is skipped.
-    pub(crate) known: Option<Row>,
-}
-
-impl PredictRequestSeed {
-    pub(crate) fn new(shape: Shape) -> Self {
-        Self { shape, known: None }
-    }
-}
+struct PredictRequestSeed(Shape);
 
 impl<'de> DeserializeSeed<'de> for PredictRequestSeed {
     type Value = PredictRequest;
@@ -180,16 +167,13 @@ impl<'de> Visitor<'de> for PredictRequestSeed {
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<PredictRequest, A::Error> {
-        let Self { shape, mut known } = self;
+        let Self(shape) = self;
         let (mut one, mut many, mut options) = (None::<Row>, None::<Points>, Options::default());
         while let Some(key) = entries.next_key::<String>()? {
             match key.as_str() {
                 // `embedding` and `id` belong to one row and come in any order.
                 "embedding" => {
-                    let row = match known.take() {
-                        Some(row) => entries.next_value::<IgnoredAny>().map(|_| row)?,
-                        None => entries.next_value_seed(NumbersSeed(shape))?,
-                    };
+                    let row = entries.next_value_seed(NumbersSeed(shape))?;
                     let id = one.take().and_then(|row| row.id);
                     one = Some(Row { id, ..row });
                 }
@@ -218,8 +202,7 @@ impl<'de> Visitor<'de> for PredictRequestSeed {
 #[derive(Serialize)]
 #[allow(clippy::struct_field_names)] // the names of the JSON members
 pub(crate) struct PredictResponse<'a> {
-    /// The id of the model.
-    pub(crate) model: &'a str,
+    pub(crate) model: &'a ModelName,
     pub(crate) guarantee: &'a str,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) warnings: Vec<String>,
@@ -234,7 +217,7 @@ pub(crate) fn shape(state: &State, served: &ServedModel) -> Shape {
 }
 
 #[utoipa::path(
-    post, path = "/v1/predict", tag = "sets",
+    post, path = "/v1/predict",
     request_body(content(
         (PredictRequestSchema = "application/json"),
         (Vec<u8> = "application/vnd.apache.arrow.stream"),
@@ -263,10 +246,7 @@ pub(crate) async fn predict(Shared(state): Shared<Arc<State>>, request: Request)
         let scored = score(&state, request, body).await?;
         return respond(&scored, accept.unwrap_or(true));
     }
-    let request = match one_point::read(body.json_text()?, shape) {
-        Some(request) => request,
-        None => body.json(PredictRequestSeed::new(shape)).map_err(too_many)?,
-    };
+    let request = body.json(PredictRequestSeed(shape)).map_err(too_many)?;
     let scored = score(&state, request, body).await?;
     #[cfg(feature = "arrow")]
     return respond(&scored, accept.unwrap_or(false));
@@ -291,7 +271,7 @@ pub(crate) struct ScoredRequest {
     options: Options,
 }
 
-async fn score(
+pub(crate) async fn score(
     state: &Arc<State>,
     mut request: PredictRequest,
     body: body::RequestBody<'_>,
@@ -325,13 +305,25 @@ async fn score(
 }
 
 impl ScoredRequest {
+    /// Returns the model that answered the last points.
+    pub(crate) fn served(&self) -> Result<&Arc<ServedModel>, Problem> {
+        self.pieces.last().map(|piece| &piece.served).ok_or_else(Problem::internal)
+    }
+
+    /// Returns the entry of the log.
+    pub(crate) fn answered(&self) -> Result<Answered, Problem> {
+        Ok(Answered { points: self.valid.len(), served: Arc::clone(self.served()?) })
+    }
+
+    /// Returns the response, and counts its points and sets.
     pub(crate) fn response(&self) -> Result<PredictResponse<'_>, Problem> {
-        let Some(last) = self.pieces.last() else { return Err(Problem::internal()) };
+        let last = self.served()?;
+        let alphas = self.options.alphas.clone().unwrap_or_else(|| last.alphas().to_vec());
         let mut all = PredictResponse {
-            model: &last.served.id,
-            guarantee: &last.served.guarantee,
+            model: &last.name,
+            guarantee: &last.guarantee,
             warnings: Vec::new(),
-            answers: Vec::with_capacity(self.valid.len() * self.options.alphas.len()),
+            answers: Vec::with_capacity(self.valid.len() * alphas.len()),
             problems: self.problems.clone(),
         };
         let mut rows = self.valid.iter();
@@ -344,8 +336,8 @@ impl ScoredRequest {
                 &filled
             };
             // The model answers all points at one level; the response has all levels of one point together.
-            let mut levels = Vec::with_capacity(self.options.alphas.len());
-            for &alpha in &self.options.alphas {
+            let mut levels = Vec::with_capacity(alphas.len());
+            for &alpha in &alphas {
                 let decision = served.model.decide(alpha).map_err(|error| Problem::invalid(error.to_string()))?;
                 for warning in decision.warnings() {
                     if !all.warnings.contains(&warning) {
@@ -354,10 +346,12 @@ impl ScoredRequest {
                 }
                 levels.push(answers::answers(&served.model, scored, &decision, self.options.include).into_iter());
             }
-            for _ in 0..scored.len() {
+            for &novelty in &scored.novelty {
                 let Some((row, id)) = rows.next() else { return Err(Problem::internal()) };
+                telemetry::novelty(novelty);
                 for level in &mut levels {
                     let Some(answer) = level.next() else { return Err(Problem::internal()) };
+                    telemetry::set(&answer);
                     all.answers.push(Answer { row: *row, id: id.clone(), ..answer });
                 }
             }
@@ -368,12 +362,57 @@ impl ScoredRequest {
 
 fn respond(scored: &ScoredRequest, arrow: bool) -> Result<Response, Problem> {
     let response = scored.response()?;
+    let answered = scored.answered()?;
     #[cfg(feature = "arrow")]
-    if let (true, Some(last)) = (arrow, scored.pieces.last()) {
-        return crate::arrow::respond(&last.served.model, &response, scored.options.include);
+    if arrow {
+        let response = crate::arrow::respond(scored.served()?, &response, scored.options.include)?;
+        return Ok((Extension(answered), response).into_response());
     }
     let _ = arrow;
     let mut body = Vec::with_capacity(512 * response.answers.len().min(4096));
     serde_json::to_writer(&mut body, &response).map_err(|_| Problem::internal())?;
-    Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
+    Ok((Extension(answered), [(header::CONTENT_TYPE, "application/json")], body).into_response())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dance::data::PointShape;
+
+    const SHAPE: Shape = Shape { point: PointShape { dimensions: 2, directed: true }, most: 4 };
+
+    fn read(text: &str) -> serde_json::Result<PredictRequest> {
+        PredictRequestSeed(SHAPE).deserialize(&mut serde_json::Deserializer::from_str(text))
+    }
+
+    #[test]
+    fn members_come_in_any_order() {
+        for text in [
+            r#"{"embedding":[1,2],"id":7,"alpha":[0.2,0.1],"include":["p_values"],"empty":"top1"}"#,
+            r#"{"empty":"top1","id":7,"include":["p_values"],"alpha":[0.2,0.1],"embedding":[1,2]}"#,
+            r#"{"points":[{"id":7,"embedding":[1,2]}],"alpha":[0.2,0.1],"include":["p_values"],"empty":"top1"}"#,
+        ] {
+            let request = read(text).unwrap();
+            assert_eq!(request.points.valid, [(0, Some(7.into()))], "{text}");
+            assert_eq!(request.options.alphas.as_deref(), Some(&[0.2, 0.1][..]), "{text}");
+            assert!(request.options.include.p_values && request.options.empty == EmptySets::Top1, "{text}");
+        }
+        assert_eq!(read(r#"{"embedding":[1,2]}"#).unwrap().options.alphas, None);
+    }
+
+    #[test]
+    fn requests_with_a_fault_are_refused() {
+        for (text, part) in [
+            (r#"{"embedding":[1,2],"points":[[1,2]]}"#, "not both"),
+            ("{}", "give `embedding` or `points`"),
+            (r#"{"embedding":[1,2],"vector":1}"#, "`vector` is not known"),
+            (r#"{"embedding":[1,2],"alpha":2}"#, "between 0 and 1"),
+            (r#"{"embedding":[1,2],"alpha":[]}"#, "1 to 20"),
+            (r#"{"embedding":[1,2],"include":["p-values"]}"#, "unknown variant"),
+            (r#"{"embedding":[1,2],}"#, "trailing comma"),
+        ] {
+            let error = read(text).unwrap_err().to_string();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
 }

@@ -35,7 +35,7 @@ const tests = {
     await slide(page, 90);
     // The page shows the set that the server returns.
     const place = Number(await page.locator("#points li").first().getAttribute("data-point"));
-    const expected = await page.evaluate(async (point) => (await (await fetch("/v1/explain", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ point, alpha: 0.1 }) })).json()).labels.filter((one) => one.in_set).map((one) => one.label).sort(), place);
+    const expected = await page.evaluate(async (point) => (await (await fetch("/page-api/explain", { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ point, alpha: 0.1 }) })).json()).labels.filter((one) => one.in_set).map((one) => one.label).sort(), place);
     const chips = await page.locator("#points li").first().locator(".chip:not(.empty):not(.more)").allTextContents();
     assert.deepEqual(chips.sort(), expected.slice(0, 6));
     await page.context().close();
@@ -73,7 +73,7 @@ try {
   colours(folder);
   execFileSync(binary, ["fit", join(folder, "colours.csv"), "-o", join(folder, "colours.dance"), "--split", "0.3,0.4,0.3", "--test-out", join(folder, "test.csv"), "--evaluations", "2", "--quiet"]);
   const model = join(folder, "colours.dance");
-  const args = [model, "--data", join(folder, "test.csv"), "--images", join(folder, "pictures")];
+  const args = [model, "--points", join(folder, "test.csv"), "--pictures", join(folder, "pictures")];
   let server = await serve(...args);
   for (const [name, test] of Object.entries(tests)) {
     await test(server.url, "pictures");
@@ -136,7 +136,7 @@ try {
     await page.waitForSelector(".detail .labels li.in");
     assert.equal(await page.locator(".detail .labels li.in .name").first().textContent(), "red");
     await page.fill("#numbers", "0.8 0.2");
-    const failed = page.waitForResponse("**/v1/explain");
+    const failed = page.waitForResponse("**/page-api/explain");
     await page.click("#ask");
     await failed;
     await page.getByText("2 numbers, but the model was fitted with 3 dimensions").waitFor();
@@ -175,7 +175,7 @@ try {
     const run = (name, ...args) => execFileSync(binary, ["fit", "single.csv", "-o", `${name}.dance`, "--split", "0.3,0.4,0.3", "--test-out", `${name}.csv`, "--evaluations", "2", "--quiet", ...args], { cwd: folder, stdio: ["ignore", "ignore", "inherit"] });
     const file = (name) => join(folder, name);
     run("new", "--new-labels");
-    const news = await serve(file("new.dance"), "--data", file("new.csv"));
+    const news = await serve(file("new.dance"), "--points", file("new.csv"));
     let page = await open(news.url);
     await page.waitForSelector("#points li");
     assert.ok(await page.locator("#points .chip", { hasText: /^a new label$/ }).count() > 0);
@@ -185,7 +185,7 @@ try {
     assert.equal(await page.getByText("The name of a new label").count(), 1);
     await page.context().close();
     run("dance", "--method", "dance");
-    const paper = await serve(file("dance.dance"), "--data", file("dance.csv"));
+    const paper = await serve(file("dance.dance"), "--points", file("dance.csv"));
     page = await open(paper.url);
     await page.getByText(/rank \d\.\d+, contrastive score \d\.\d+/).first().waitFor();
     await view(page, "coverage", ".chart svg");
