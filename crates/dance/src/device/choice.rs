@@ -70,7 +70,8 @@ impl DeviceChoice {
 /// known.
 type AvailableDevice = (DeviceChoice, String, Option<u64>);
 
-/// Returns the available devices: the CPU, and every graphics processor of NVIDIA's. If no graphics processor is
+/// Returns the available devices: the CPU, and every graphics processor of NVIDIA's. Each comes with the choice that
+/// opens it, the manufacturer's name of the model, and its memory in bytes if known. If no graphics processor is
 /// usable, the text says why.
 pub fn list() -> (Vec<AvailableDevice>, Option<String>) {
     let mut found = vec![(DeviceChoice::Cpu, processor(), None)];

@@ -141,9 +141,10 @@ const LANES: usize = 16;
 struct Shortlist {
     /// The number of nearest points to find.
     k: usize,
-    /// The rounding bound: a point is a candidate if its value is at most the k-th smallest value plus this.
+    /// The bound on rounding errors: a point is a candidate if the [value](Shortlist) that ranks it is at most the k-th
+    /// smallest value plus this bound.
     slack: f32,
-    /// The value above which a point is not listed, because it cannot be among the k nearest.
+    /// The [value](Shortlist) above which a point is not listed, because it cannot be among the k nearest.
     threshold: f32,
     /// The length above which the list is cut down to the points that can still be among the k nearest.
     full: usize,
