@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// `Result` with this library's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Every failure of the library. No input of a user causes a panic.
+/// Any failure of the library. No input of a user causes a panic.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

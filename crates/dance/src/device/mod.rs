@@ -58,8 +58,8 @@ pub trait Device: Send + Sync {
     fn free_bytes(&self) -> Option<u64>;
 
     /// Returns the largest number of bytes that a fit would have allocated at one time. The fit has `train` training
-    /// points and `held_out` held-out points. Only the classes, dimensions and settings of `points` count here, and not
-    /// its numbers of points.
+    /// points and `held_out` held-out points. `points` says only the numbers of classes and dimensions, and whether
+    /// several kernels will be tried.
     fn fit_bytes(&self, points: FitPoints<'_>, train: usize, held_out: usize) -> u64;
 
     /// Loads the points of a fit onto the device and allocates the memory of the fit.
@@ -195,8 +195,8 @@ pub trait IndexHandle: Send + Sync {
 
 /// Queries that are loaded on a device for searches.
 pub trait QueryHandle {
-    /// Returns for every query all points that can be among its `k` nearest. Whatever the rounding, no point outside
-    /// the list may be nearer than the k-th nearest point in it. Shorter lists are faster to process.
+    /// Returns for every query a list of all points that can be among its `k` nearest. Whatever the rounding, no point
+    /// outside the list may be nearer than the k-th nearest point in the list. Shorter lists are faster to process.
     ///
     /// With `reaching`, the lists also hold all points that can have the query within their reach.
     /// [`set_reach`](IndexHandle::set_reach) must have been called before.

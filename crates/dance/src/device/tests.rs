@@ -92,7 +92,8 @@ fn difference(a: &[f32], b: &[f32], metric: &Matrix) -> (f64, Vec<f64>) {
 
 /// Returns the AGOP (average gradient outer product) by its definition, which tests compare with the devices. The
 /// gradient at a point z is computed for one class l at a time, `∇f_l(z) = Σⱼ β_jl K'(r)/r · M(z - zⱼ)`. Here zⱼ are
-/// the training points, β the coefficients, K the kernel, r the distance from z to zⱼ, and M the metric.
+/// the training points, β the coefficients, M the metric, and r the distance from z to zⱼ. K' is the derivative of the
+/// kernel by the distance.
 fn agop_reference(problem: &Problem, metric: &Matrix, kernel: Kernel, beta: &Matrix, sample: &[usize]) -> Vec<f64> {
     let (d, c) = (problem.points.cols(), problem.classes);
     let (bandwidth, q) = (kernel.bandwidth(), 1.0 / kernel.shape());

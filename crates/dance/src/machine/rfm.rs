@@ -31,7 +31,7 @@ use crate::numeric::linalg;
 use crate::numeric::matrix::Matrix;
 use crate::numeric::random::Random;
 
-/// The factor in the rule that ends the loop: it ends if the accuracy falls below the best accuracy divided by this.
+/// The loop of the [module](self) ends if the accuracy falls below the best accuracy divided by this number.
 const COLLAPSE: f64 = 1.1;
 /// The number of the random stream that draws the points over which the AGOP (average gradient outer product) is
 /// averaged.
@@ -89,8 +89,8 @@ pub(crate) struct RfmConfig {
     /// points, a seeded sample is drawn; with `None` all points are used. Thousands of points determine the AGOP,
     /// because it is a mean over points.
     pub(crate) agop_points: Option<usize>,
-    /// The limit on iterations in a row that do not improve the quality on the validation points. The loop ends when it
-    /// is reached; `None` sets no such limit.
+    /// The number of iterations in a row after which the loop ends, if none of them improves the quality on the
+    /// validation points. `None` sets no such limit.
     pub(crate) patience: Option<usize>,
     /// The seed of the sample of points over which the AGOP (average gradient outer product) is averaged.
     pub(crate) seed: u64,
@@ -117,7 +117,7 @@ impl RfmConfig {
 /// The best iteration of the loop that the [module](self) describes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Best {
-    /// The number of the iteration, which is the number of times that the metric was learned before it.
+    /// The number of the iteration, counted from 0. The metric was learned as many times before this iteration.
     pub(super) round: usize,
     /// The iteration's quality on the held-out points; `None` without such points.
     pub(super) quality: Option<Quality>,

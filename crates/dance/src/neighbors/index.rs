@@ -18,7 +18,8 @@ const SORTED: usize = 64;
 /// query and a candidate are sorted by bucket only, and not by point.
 const BUCKET: usize = 16;
 
-/// Reference points, mapped by the root of the metric and loaded on a device for searches.
+/// Reference points, among which neighbors are searched. They are mapped by the root of the metric, and loaded on a
+/// device.
 #[derive(Clone)]
 pub struct Index {
     handle: Arc<dyn IndexHandle>,
@@ -51,8 +52,8 @@ impl Index {
         Ok(Self { handle, points: Arc::new(points), keys: None, reach: None })
     }
 
-    /// Sets one key per point. Of points at the same distance, the point with the smaller key then comes first. Of
-    /// points with equal keys, the one with the lower index does.
+    /// Sets one key per point. Of points at the same distance, the point with the smaller key then comes first. If the
+    /// keys are equal too, the point with the lower index comes first.
     pub fn with_keys(mut self, keys: Vec<f64>) -> Self {
         debug_assert_eq!(keys.len(), self.len());
         self.keys = Some(Arc::new(keys));
@@ -60,8 +61,8 @@ impl Index {
     }
 
     /// Sets the reach of every point: the largest squared distance to a query at which the point is a reverse neighbor
-    /// of the query. With +∞ it always is one, with a negative number never. Fails with [`Error::Data`] if the index
-    /// has clones.
+    /// of the query. With +∞ the point is a reverse neighbor of every query, with a negative number of none. Fails with
+    /// [`Error::Data`] if the index has clones.
     pub fn set_reach(&mut self, squared: Vec<f64>, context: &Context<'_>) -> Result<()> {
         let handle = Arc::get_mut(&mut self.handle)
             .ok_or_else(|| Error::Data("the reach of an index in use cannot change".into()))?;
@@ -96,7 +97,7 @@ impl Index {
         self.search_without(queries, k, None, context)
     }
 
-    /// Returns the `k` nearest reference points of every query, less the point to skip. For each query, `skip` holds
+    /// Returns the `k` nearest reference points of every query, except the point to skip. For each query, `skip` holds
     /// the index of this point, or `None`. With the index's own points as queries, the point to skip is the query
     /// itself.
     pub fn search_without(
@@ -173,8 +174,8 @@ impl Index {
         Ok((found, reached))
     }
 
-    /// Returns the neighbors of the first `count` points, whose indices are known already; only the distances are
-    /// computed. `ids` holds the neighbors' indices, point after point, the same number for each point.
+    /// Returns the neighbors of the first `count` points, from the known indices of these neighbors. Only the distances
+    /// are computed. `ids` holds the neighbors' indices, point after point, the same number for each point.
     pub(crate) fn neighbors_by_id(&self, count: usize, ids: &[u32], context: &Context<'_>) -> Result<Neighbors> {
         let k = ids.len().checked_div(count).unwrap_or(0);
         let mut lists = Candidates::default();
@@ -222,7 +223,7 @@ impl Index {
         a.0.total_cmp(&b.0).then_with(keys).then(a.1.cmp(&b.1))
     }
 
-    /// Returns the `k` nearest of each query's candidates, less the point whose index `skip` returns for the query.
+    /// Returns the `k` nearest of each query's candidates, except the point whose index `skip` returns for the query.
     fn nearest(
         &self,
         (queries, asked): (&Matrix, &dyn QueryHandle),
@@ -360,8 +361,8 @@ impl Neighbors {
     }
 
     /// Merges neighbors that were found for the same queries in two disjoint sets of points. Returns the `k` nearest
-    /// neighbors of every query among the points of both sets. `rows` holds the indices, in the union of the sets, of
-    /// the points to which `self` refers. `other_rows` holds those of `other`. Both lists ascend.
+    /// neighbors of every query among the points of both sets. The indices in the result count the points of both sets.
+    /// `rows` holds these indices for the points of `self`, and `other_rows` for the points of `other`, both ascending.
     pub(crate) fn merge(&self, rows: &[usize], other: &Self, other_rows: &[usize], k: usize) -> Self {
         let mut merged = Self::with_capacity(self.len(), k.min(rows.len() + other_rows.len()));
         let stride = merged.stride;
@@ -385,8 +386,8 @@ impl Neighbors {
         merged
     }
 
-    /// Returns the reference indices of all neighbors, query after query, and the number of neighbors per query. All
-    /// queries must have the same number of neighbors.
+    /// Returns the indices of all neighbors among the reference points, query after query, and the number of neighbors
+    /// per query. All queries must have the same number of neighbors.
     pub(crate) fn table(&self) -> (Vec<u32>, usize) {
         let columns = self.lengths.first().map_or(0, |&length| length as usize);
         ((0..self.len()).flat_map(|query| self.ids(query)).copied().collect(), columns)
@@ -405,7 +406,8 @@ impl Neighbors {
         self.squared.extend_from_slice(&other.squared);
     }
 
-    /// Returns, for every query, the room for its neighbors, which are to be written there.
+    /// Returns the room for each query's neighbors, one query after the other, so that the neighbors can be written
+    /// there.
     fn slots(&mut self) -> impl Iterator<Item = NeighborSlots<'_>> {
         let stride = self.stride.max(1);
         let lists = self.ids.chunks_mut(stride).zip(self.squared.chunks_mut(stride));
@@ -427,8 +429,8 @@ struct NeighborSlots<'a> {
 }
 
 impl NeighborSlots<'_> {
-    /// Writes the neighbors in `pairs`, of squared distance and index, nearest first. There may be at most as many as
-    /// there is room for.
+    /// Writes one query's neighbors, which are pairs of squared distance and index, nearest first. There must be room
+    /// for all of them.
     fn fill(&mut self, pairs: &[(f64, u32)]) {
         *self.length = pairs.len() as u32;
         for ((id, squared), pair) in self.ids.iter_mut().zip(self.squared.iter_mut()).zip(pairs) {

@@ -33,8 +33,8 @@ pub(crate) struct Packed<T = f32> {
 }
 
 impl Packed {
-    /// Packs the transpose of `matrix`. A product of points with it holds the inner products of the points with the
-    /// rows of `matrix`.
+    /// Packs the transpose of `matrix`. A product `left · self` then holds the inner products of the rows of `left`
+    /// with the rows of `matrix`.
     pub(crate) fn of_rows(matrix: &Matrix, context: &Context<'_>) -> Self {
         Self::new(matrix.cols(), matrix.rows(), |depth, column| matrix.row(column)[depth], context)
     }
@@ -168,9 +168,9 @@ impl<T: Number> WithSimd for Multiply<'_, T> {
 }
 
 impl<T: Number> Multiply<'_, T> {
-    /// Multiplies blocks of `ROWS` rows of the left operand with [panels](self), whose rows are `VECTORS` vectors long.
-    /// The last block may have fewer rows. All blocks use a panel before the next panel is loaded, since with few rows
-    /// loading takes most of the time.
+    /// Multiplies blocks of `ROWS` rows of the left operand with [panels](self), whose rows take `VECTORS` SIMD
+    /// vectors. The last block may have fewer rows. All blocks use a panel before the next panel is loaded, since with
+    /// few rows loading takes most of the time.
     #[inline(always)]
     fn blocks<S: Simd, const ROWS: usize, const VECTORS: usize>(self, simd: S) {
         let Self { packed, left, columns, out, scratch } = self;
@@ -206,8 +206,8 @@ impl<T: Number> Multiply<'_, T> {
         }
     }
 
-    /// Multiplies a single row with four [panels](self) at a time. Their sums do not depend on each other, which hides
-    /// the latency of the multiply-adds.
+    /// Multiplies a single row with four [panels](self) at a time. The sums of the four panels do not depend on each
+    /// other, which hides the latency of the multiply-adds.
     #[inline(always)]
     fn one_row<S: Simd, const VECTORS: usize>(self, simd: S) {
         let Self { packed, left, columns, out, .. } = self;
@@ -227,8 +227,8 @@ impl<T: Number> Multiply<'_, T> {
     }
 }
 
-/// Returns the products of one row of the left operand with several [panels](self). They are summed in registers over
-/// the whole depth.
+/// Returns the products of one row of the left operand with several [panels](self). The products are summed in
+/// registers over the whole depth.
 #[inline(always)]
 fn row_sums<T: Number, S: Simd, const VECTORS: usize, const PANELS: usize>(
     simd: S,
@@ -249,7 +249,7 @@ fn row_sums<T: Number, S: Simd, const VECTORS: usize, const PANELS: usize>(
     sums
 }
 
-/// Writes the sums in `VECTORS` vectors to `out`, as many as `out` holds.
+/// Writes the sums in `VECTORS` SIMD vectors to `out`, as many as `out` holds.
 #[inline(always)]
 fn store<T: Number, S: Simd, const VECTORS: usize>(sums: &[T::Vector<S>; VECTORS], out: &mut [T]) {
     let mut numbers = [T::default(); PANEL];

@@ -9,7 +9,7 @@
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng;
 
-/// The random number generator PCG XSL 128/64 (LCG).
+/// A generator of random numbers, by the algorithm PCG XSL 128/64 (LCG).
 #[derive(Clone, Debug)]
 pub struct Random {
     generator: Pcg64,

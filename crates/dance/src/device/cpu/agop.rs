@@ -36,7 +36,7 @@ use crate::numeric::matrix::Matrix;
 pub(in crate::device) enum AgopForm {
     /// Computes the gradient of every class at every point.
     Definition,
-    /// Sums over points and classes before it multiplies by the points, so that no gradient is computed.
+    /// Sums over points and classes first, and multiplies by the points afterwards, so that no gradient is computed.
     Folded,
 }
 
@@ -48,8 +48,8 @@ pub fn flops(n: usize, s: usize, c: usize, d: usize) -> f64 {
     definition.min(folded)
 }
 
-/// Returns the numbers of floating-point operations of the AGOP: by definition, then folded. The parameters are those
-/// of [`flops`].
+/// Returns the numbers of floating-point operations of the [AGOP](self): by definition, then folded. The parameters are
+/// those of [`flops`].
 fn flops_by_form(n: usize, s: usize, c: usize, d: usize) -> [f64; 2] {
     let (n, s, c, d) = (n as f64, s as f64, c as f64, d as f64);
     let folded = n * n * s + 2.0 * n * s * c + 3.0 * n * n * c + n * n * d + 2.0 * n * d * d;
@@ -58,11 +58,11 @@ fn flops_by_form(n: usize, s: usize, c: usize, d: usize) -> [f64; 2] {
 
 #[cfg(test)]
 thread_local! {
-    /// The form of the AGOP that a test forces on its thread, so that both forms are tested.
+    /// The form of the [AGOP](self) that a test forces on its thread, so that both forms are tested.
     pub(in crate::device) static FORCED: std::cell::Cell<Option<AgopForm>> = const { std::cell::Cell::new(None) };
 }
 
-/// Returns the form of the AGOP with fewer operations. The parameters are those of [`flops`].
+/// Returns the form of the [AGOP](self) with fewer operations. The parameters are those of [`flops`].
 pub(in crate::device) fn cheaper_form(n: usize, s: usize, c: usize, d: usize) -> AgopForm {
     #[cfg(test)]
     if let Some(form) = FORCED.get() {
@@ -72,10 +72,10 @@ pub(in crate::device) fn cheaper_form(n: usize, s: usize, c: usize, d: usize) ->
     if definition < folded { AgopForm::Definition } else { AgopForm::Folded }
 }
 
-/// The estimated relative error of the AGOP above which the folded form is computed again in f64.
+/// The estimated relative error of the [AGOP](self) above which the folded form is computed again in f64.
 pub(in crate::device) const TOLERANCE: f64 = 5e-6;
 
-/// A fitted kernel ridge regression, from which the AGOP is computed.
+/// A fitted kernel ridge regression, from which the [AGOP](self) is computed.
 pub(super) struct Gradients<'a> {
     /// The squared distances among the n training points under the metric, in the lower triangle of an n×n matrix.
     pub(super) squared: &'a [f32],
@@ -88,8 +88,8 @@ pub(super) struct Gradients<'a> {
 
 impl Gradients<'_> {
     /// Returns the AGOP (average gradient outer product), averaged over the points with the indices `sample`, or over
-    /// all points if `None`. Overwrites `work`, a buffer for an n×n matrix, with the gradient weights of the n training
-    /// points.
+    /// all points if `None`. Overwrites `work`, a buffer for an n×n matrix, with the [gradient weights](crate::kernel)
+    /// of the n training points.
     pub(super) fn outer_product(&self, form: AgopForm, sample: Option<&[usize]>, work: &mut [f32]) -> Matrix {
         let n = self.beta.rows();
         let everything: Vec<usize>;
@@ -118,7 +118,7 @@ impl Gradients<'_> {
         outer
     }
 
-    /// Returns the median of the gradient weights in about 64 evenly spaced rows of their matrix.
+    /// Returns the median of the [gradient weights](crate::kernel) in about 64 evenly spaced rows of their matrix.
     fn median_weight(&self) -> f32 {
         const ROWS: usize = 64;
         let n = self.beta.rows();
@@ -129,9 +129,9 @@ impl Gradients<'_> {
         median_of(&self.kernel, &squared)
     }
 
-    /// Writes the gradient weight of every pair of points, less `shift`, to both triangles of `work`. A pair at
-    /// distance 0 gets the number 0. Its weight does not matter, because it is multiplied by the difference of the two
-    /// points.
+    /// Writes the [gradient weight](crate::kernel) of every pair of points, less `shift`, to both triangles of `work`.
+    /// A pair at distance 0 gets the number 0. Its weight does not matter, because it is multiplied by the difference
+    /// of the two points.
     fn fill_weights(&self, shift: f32, work: &mut [f32]) {
         let n = self.beta.rows();
         work.par_chunks_mut(n).zip(self.squared.par_chunks(n)).enumerate().for_each(|(row, (out, squared))| {
@@ -144,8 +144,8 @@ impl Gradients<'_> {
         linalg::mirror(work, n);
     }
 
-    /// Returns the AGOP times the number of points in `sample`. Computes the gradient at each of these points from the
-    /// gradient `weights`.
+    /// Returns the [AGOP](self) times the number of points in `sample`. Computes the gradient at each of these points
+    /// from the gradient `weights`.
     fn by_definition(&self, sample: &[usize], weights: &[f32]) -> Matrix {
         /// The number of partial sums. They are added in order, so the result does not depend on the number of threads.
         const PARTS: usize = 16;
@@ -171,8 +171,8 @@ impl Gradients<'_> {
         outer
     }
 
-    /// Returns the gradients of the outputs of all classes at one point, one row per class. The differences to the
-    /// other points are computed one by one, because the expanded sum would lose digits by cancellation.
+    /// Returns the gradients of the regression's outputs at one point, one row per class. The differences to the other
+    /// points are computed one by one, because the expanded sum would lose digits by cancellation.
     fn gradients_at(&self, point: usize, weights: &[f32], scratch: &mut Vec<f32>) -> Matrix {
         let (n, c, d) = (self.beta.rows(), self.beta.cols(), self.mapped.cols());
         scratch.clear();
@@ -188,7 +188,8 @@ impl Gradients<'_> {
     }
 }
 
-/// Returns the median of the kernel's gradient weights at the squared distances `squared`; 0 if there are none.
+/// Returns the median of the kernel's [gradient weights](crate::kernel) at the squared distances `squared`; 0 if there
+/// are none.
 pub(in crate::device) fn median_of(kernel: &Kernel, squared: &[f32]) -> f32 {
     if squared.is_empty() {
         return 0.0;
@@ -199,9 +200,9 @@ pub(in crate::device) fn median_of(kernel: &Kernel, squared: &[f32]) -> f32 {
     *weights.select_nth_unstable_by(middle, f32::total_cmp).1
 }
 
-/// Returns the estimated relative error of the folded form in f32. `spread` is the sum of squares of the terms that the
-/// form adds up. `norm` is the sum of squares of the result's entries. Each term has a rounding error of a few units in
-/// the last place. Together these errors grow like the root of the sum of their squares.
+/// Returns the estimated relative error of the [folded form](self) in f32. `spread` is the sum of squares of the terms
+/// that the form adds up. `norm` is the sum of squares of the result's entries. Each term has a rounding error of a few
+/// units in the last place. Together these errors grow like the root of the sum of their squares.
 pub(in crate::device) fn folded_error(spread: f64, norm: f64) -> f64 {
     if norm > 0.0 { 3.0 * f64::from(f32::EPSILON) * (2.0 * spread / norm).sqrt() } else { 0.0 }
 }
@@ -211,7 +212,7 @@ pub(in crate::device) fn folded_error(spread: f64, norm: f64) -> f64 {
 const COLUMNS: usize = 960;
 
 /// Returns the AGOP times the number of points in `sample`, in the [folded form](self), and an estimate of its relative
-/// error. `weights` holds the gradient weights less `shift`, in both triangles.
+/// error. `weights` holds the [gradient weights](crate::kernel) less `shift`, in both triangles.
 fn folded<T: Real>(gradients: &Gradients<'_>, sample: &[usize], weights: &[f32], shift: f32) -> (Matrix, f64) {
     let (n, d) = (gradients.beta.rows(), gradients.mapped.cols());
     let gathered: Matrix;
@@ -260,8 +261,8 @@ fn folded<T: Real>(gradients: &Gradients<'_>, sample: &[usize], weights: &[f32],
     (outer, folded_error(spreads.iter().sum(), norm))
 }
 
-/// Returns `Q = wA`, the product of the gradient weights w with the coefficients A (`beta`). Rows of Q outside the
-/// sample are 0. The product is computed from `w - shift` and the column sums of A.
+/// Returns `Q = wA`, the product of the [gradient weights](crate::kernel) w with the coefficients A (`beta`). Rows of Q
+/// outside the sample are 0. The product is computed from `w - shift` and the column sums of A.
 fn weighted_sums<T: Real>(
     beta: &Matrix,
     beta_f64: &Mat<T>,
@@ -293,7 +294,7 @@ fn squared_norm<T: Real>(matrix: &Mat<T>, row: usize) -> T {
 }
 
 /// Returns the matrix `shift·bᵀF` in f64, with b and F of the [module](self). This matrix plus its transpose is the
-/// part of the folded AGOP that comes from `shift`, the constant part of the gradient weights.
+/// part of the folded AGOP that comes from `shift`, the constant part of the [gradient weights](crate::kernel).
 fn shift_part<T: Real>(gradients: &Gradients<'_>, fold: &Fold<'_, T>, sample: &[usize], shift: f32) -> Mat<f64> {
     let (n, c, d) = (gradients.beta.rows(), gradients.beta.cols(), gradients.mapped.cols());
     let row_sums: Vec<f64> = fold.sampled_weights.par_chunks(fold.sampled.max(1)).map(linalg::sum).collect();
@@ -314,7 +315,7 @@ fn shift_part<T: Real>(gradients: &Gradients<'_>, fold: &Fold<'_, T>, sample: &[
 
 /// The matrices from which every tile of the folded form is computed, in the symbols of the [module](self).
 struct Fold<'a, T> {
-    /// The gradient weights of n training points less their constant part, n×n.
+    /// The [gradient weights](crate::kernel) of n training points less their constant part, n×n.
     all_weights: &'a [f32],
     /// The columns of `all_weights` that belong to the s sampled points, n×s.
     sampled_weights: &'a [f32],
@@ -324,7 +325,8 @@ struct Fold<'a, T> {
     beta: Mat<T>,
     /// The mapped points X (training points times the metric), n×d for n points with d dimensions.
     mapped: Mat<T>,
-    /// The product Q of the gradient weights with the coefficients, n×c for n training points and c classes.
+    /// The product Q of the [gradient weights](crate::kernel) with the coefficients, n×c for n training points and c
+    /// classes.
     q: Mat<T>,
     /// The squared norm of every row of Q.
     diagonal: Vec<T>,

@@ -54,7 +54,7 @@ pub(super) struct CpuFit<'a> {
     /// of an n×n matrix.
     squared: Vec<f32>,
     /// A buffer of n×n numbers, for n training points. While a regression is fitted, it holds the kernel matrix and its
-    /// Cholesky factor. While the metric is learned, it holds the gradient weights of the kernel.
+    /// Cholesky factor. While the metric is learned, it holds the [gradient weights](crate::kernel) of the kernel.
     work: Vec<f32>,
     /// The squared distances under the identity metric, if several kernels will be tried. The first list holds those
     /// among training points (lower triangle), the second those from held-out to training points.

@@ -149,8 +149,8 @@ struct Shortlist {
     /// The length above which the list is cut down to the points that can still be among the k nearest.
     full: usize,
     length: usize,
-    /// The listed points. Each entry packs the value and the index of a point into one number, which sorts like the
-    /// value. There is room for `LANES` entries more than `full`.
+    /// The listed points. Each entry packs the [value](Shortlist) and the index of a point into one number, which sorts
+    /// like the value. There is room for `LANES` entries more than `full`.
     entries: Vec<u64>,
 }
 
@@ -195,7 +195,8 @@ impl Shortlist {
         }
     }
 
-    /// Finds the k-th smallest value, and drops the points whose values exceed it by more than the slack.
+    /// Finds the k-th smallest value, and drops the points whose values exceed it by more than the bound on rounding
+    /// errors.
     #[inline(never)]
     fn cut(&mut self) {
         if self.length <= self.k {
@@ -267,7 +268,7 @@ impl WithSimd for Offer<'_> {
     }
 }
 
-/// Packs the value and the index of a point into one number, which sorts like the value.
+/// Packs the [value](Shortlist) and the index of a point into one number, which sorts like the value.
 #[inline(always)]
 fn entry(value: f32, id: u32) -> u64 {
     let bits = value.to_bits();
@@ -357,8 +358,8 @@ impl RoundingBound {
     /// Returns an upper bound on twice the rounding error of `‖r‖² - 2·q·r` in f32, over all points r. The query q has
     /// the squared norm `query_norm` after centering. Returns `None` if products may overflow.
     ///
-    /// With d dimensions and unit roundoff u, the bound adds up three errors: `d·u·‖q‖‖r‖` for the inner product,
-    /// doubled, the centering of q and r, and the last roundings.
+    /// With d dimensions and unit roundoff u, the bound adds up three errors. They are twice `d·u·‖q‖‖r‖` for the inner
+    /// product, the error of centering q and r, and that of the last roundings.
     pub(in crate::device) fn slack(&self, query_norm: f64) -> Option<f32> {
         (query_norm.max(self.largest_norm) < LARGEST_NORM).then(|| self.error(query_norm) as f32)
     }
@@ -459,8 +460,8 @@ mod tests {
         a.iter().zip(b).map(|(&x, &y)| (f64::from(x) - f64::from(y)).powi(2)).sum()
     }
 
-    /// The computed value of every point is within half the slack of the exact value. A point whose reach is exactly
-    /// its squared distance to the query is not lost.
+    /// The computed [value](Shortlist) of every point is within half the [slack](RoundingBound::slack) of the exact
+    /// value. A point stays listed if its reach is exactly its squared distance to the query.
     #[test]
     fn rounding_errors_stay_within_the_bounds() {
         let mut random = Random::new(8, 8);

@@ -152,8 +152,8 @@ impl RidgeSystem<'_> {
     }
 }
 
-/// The share that decides whether a squared distance from the matrix product has lost too many digits. It has if it is
-/// below this share of the sum of the two points' squared norms.
+/// The limit below which a squared distance from the matrix product has lost too many digits. It is a share of the sum
+/// of the two points' squared norms.
 const CLOSE: f32 = 1.0 / 256.0;
 /// The number of rows of distances in one parallel task.
 const TILE: usize = 128;

@@ -19,11 +19,11 @@ use crate::numeric::matrix::Matrix;
 /// The number of entries in a block of rows of the matrix `S` of the [folded form](crate::device::cpu::agop) in f32. In
 /// f64 a block has half as many entries.
 const BLOCK_NUMBERS: usize = 1 << 26;
-/// The largest number of rows in a block of the lower triangle. Entries above the diagonal are computed but not used, and
-/// smaller blocks have fewer of them.
+/// The largest number of rows in a block of the lower triangle. Entries above the diagonal are computed but not used,
+/// and smaller blocks have fewer of them.
 const MOST_ROWS: usize = 1024;
-/// The number of bytes that are gathered at a time from each row of gradient weights. Rows are gathered if the AGOP
-/// (average gradient outer product) is over a sample.
+/// The number of bytes that are gathered at a time from each row of [gradient weights](crate::kernel). Rows are
+/// gathered if the AGOP (average gradient outer product) is over a sample.
 pub(super) const PANEL_BYTES: usize = 32 * 1024;
 /// The largest number of weighted coordinate differences that are held at a time, when the AGOP (average gradient outer
 /// product) is computed by definition.
@@ -38,7 +38,8 @@ pub(super) trait Real: Number + Into<f64> {
     const ROW_SQUARES: &'static str;
     const FOLD: &'static str;
     const REST: &'static str;
-    /// Returns `square`, the matrix of gradient weights, without a copy if this type is f32; otherwise `None`.
+    /// Returns `square`, the matrix of [gradient weights](crate::kernel), without a copy if this type is f32; otherwise
+    /// `None`.
     fn weights(square: &CudaSlice<f32>) -> Option<&CudaSlice<Self>>;
     /// Returns a copy of the first `count` elements of `values`, converted to this type.
     fn copied(queue: &Queue, values: &CudaSlice<f32>, count: usize) -> Result<CudaSlice<Self>>;
@@ -76,11 +77,11 @@ impl Real for f64 {
     }
 }
 
-/// A fitted kernel ridge regression, from which the AGOP is computed.
+/// A fitted kernel ridge regression, from which the [AGOP](self) is computed.
 pub(super) struct Gradients<'a> {
     pub(super) queue: &'a Queue,
-    /// An n×n matrix for n training points: at first the squared distances below the diagonal, then the gradient
-    /// weights in both triangles.
+    /// An n×n matrix for n training points: at first the squared distances below the diagonal, then the [gradient
+    /// weights](crate::kernel) in both triangles.
     pub(super) square: &'a mut CudaSlice<f32>,
     pub(super) kernel: Kernel,
     /// The coefficients A of the regression, n×c for n training points and c classes.
@@ -115,7 +116,8 @@ impl Gradients<'_> {
         Ok(outer)
     }
 
-    /// Returns the median of the gradient weights in about 16 evenly spaced rows of their matrix, computed on the host.
+    /// Returns the median of the [gradient weights](crate::kernel) in about 16 evenly spaced rows of their matrix,
+    /// computed on the host.
     fn median_weight(&self) -> Result<f32> {
         const ROWS: usize = 16;
         let n = self.n;
@@ -227,8 +229,8 @@ impl Gradients<'_> {
         Ok((outer, folded_error(spread, norm)))
     }
 
-    /// Returns `Q = wA`, the product of the gradient weights w with the coefficients A (`beta`). Rows of Q outside the
-    /// sample are 0. Also returns the row sums of the sampled columns of `w - shift`.
+    /// Returns `Q = wA`, the product of the [gradient weights](crate::kernel) w with the coefficients A (`beta`). Rows
+    /// of Q outside the sample are 0. Also returns the row sums of the sampled columns of `w - shift`.
     fn weighted_sums<T: Real>(
         &self,
         weights: &Weights<'_, T>,
@@ -257,8 +259,8 @@ impl Gradients<'_> {
     }
 
     /// Returns the matrix `shift·bᵀF` in f64, with b and F of the [module of the CPU](crate::device::cpu::agop). This
-    /// matrix plus its transpose is the part of the folded AGOP that comes from `shift`, the constant part of the
-    /// gradient weights.
+    /// matrix plus its transpose is the part of the folded [AGOP](self) that comes from `shift`, the constant part of
+    /// the [gradient weights](crate::kernel).
     fn shift_part<T: Real>(
         &self,
         q: &CudaSlice<T>,
@@ -286,7 +288,7 @@ impl Gradients<'_> {
     }
 }
 
-/// A buffer for gathered columns of the gradient weights.
+/// A buffer for gathered columns of the [gradient weights](crate::kernel).
 struct Panel<T> {
     numbers: CudaSlice<T>,
     /// The place in the sample of the point to which the buffer's first column belongs; `None` while the buffer is
@@ -294,8 +296,8 @@ struct Panel<T> {
     first: Option<usize>,
 }
 
-/// The sampled columns of the gradient weights. They are used in place, or gathered in a buffer of some columns at a
-/// time.
+/// The sampled columns of the [gradient weights](crate::kernel). They are used in place, or gathered in a buffer of
+/// some columns at a time.
 struct Weights<'a, T> {
     queue: &'a Queue,
     square: &'a CudaSlice<f32>,
@@ -304,8 +306,8 @@ struct Weights<'a, T> {
     sampled: usize,
     /// The number of columns that are gathered at a time.
     width: usize,
-    /// The whole matrix of gradient weights, if its numbers have this type and all columns are sampled; otherwise
-    /// `None`.
+    /// The whole matrix of [gradient weights](crate::kernel), if its numbers have this type and all columns are
+    /// sampled; otherwise `None`.
     whole: Option<&'a CudaSlice<T>>,
 }
 
@@ -317,14 +319,14 @@ impl<'a, T: Real> Weights<'a, T> {
         Self { queue, square, n: *n, points, sampled, width, whole }
     }
 
-    /// Allocates a buffer for gathered columns of the gradient weights.
+    /// Allocates a buffer for gathered columns of the [gradient weights](crate::kernel).
     fn room(&self) -> Result<Panel<T>> {
         let numbers = if self.whole.is_some() { 0 } else { self.n * self.width };
         Ok(Panel { numbers: self.queue.zeros(numbers)?, first: None })
     }
 
-    /// Returns the sampled columns of the gradient weights from column `first` on, at most `width` of them. Gathers
-    /// them in `panel`, unless `whole` holds all columns.
+    /// Returns the sampled columns of the [gradient weights](crate::kernel) from column `first` on, at most `width` of
+    /// them. Gathers them in `panel`, unless `whole` holds all columns.
     fn columns<'b>(&'b self, first: usize, panel: &'b mut Panel<T>) -> Result<Mat<'b, T>> {
         let n = self.n;
         if let Some(whole) = self.whole {
@@ -340,8 +342,8 @@ impl<'a, T: Real> Weights<'a, T> {
         Ok(Mat::new(&panel.numbers, n, count))
     }
 
-    /// Writes a block of `w_s w_sᵀ` to `out`, with the sampled columns `w_s` of the gradient weights. The block has the
-    /// rows from `first` on and the first columns, as many as `out` has.
+    /// Writes a block of `w_s w_sᵀ` to `out`, with the sampled columns `w_s` of the [gradient weights](crate::kernel).
+    /// The block has the rows from `first` on and the first columns, as many as `out` has.
     fn gram(&self, out: MatMut<'_, T>, first: usize, panel: &mut Panel<T>) -> Result<()> {
         let MatMut { buffer, rows: height, cols: width, .. } = out;
         for from in (0..self.sampled).step_by(self.width) {

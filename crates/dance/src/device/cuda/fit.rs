@@ -58,7 +58,7 @@ pub(super) struct CudaFit<'a> {
     held_out_labels: CudaSlice<u32>,
     metric: Option<Arc<Matrix>>,
     /// An n×n matrix for n training points: squared distances below the diagonal, and the Cholesky factor on and above
-    /// it. When the metric is learned, gradient weights overwrite both.
+    /// it. When the metric is learned, [gradient weights](crate::kernel) overwrite both.
     square: CudaSlice<f32>,
     /// `true` if `square` holds the squared distances under the metric of the last regression.
     measured: bool,

@@ -1,8 +1,8 @@
 //! Searches for nearest neighbors on the device. The rounding bounds of the [index on the
 //! CPU](crate::device::cpu::index) hold for any order of the sums, so also for cuBLAS in f32.
-//!
 //! The value of a point is its squared distance to the query less the query's squared norm. A GPU kernel finds the k-th
-//! smallest value eight bits at a time. The candidates are all points whose values exceed this value by at most the
+//! smallest value eight bits at a time. The candidates are all points whose values exceed the k-th smallest value by at
+//! most the rounding bound.
 //! rounding bound.
 
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 use cudarc::driver::CudaSlice;
 
 /// A matrix in a buffer, to be read. It begins at the element `from` of the buffer, and its rows begin `stride`
-/// elements apart. If `flipped`, the value stands for the transpose of this matrix.
+/// elements apart. If `flipped`, products use the transpose of this matrix.
 #[derive(Clone, Copy)]
 pub(super) struct Mat<'a, T> {
     pub(super) buffer: &'a CudaSlice<T>,

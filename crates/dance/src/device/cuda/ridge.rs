@@ -14,8 +14,8 @@ use crate::device::cpu::ridge::{MOST_REFINEMENTS, POOR, PROBES, RIDGE_STEPS};
 use crate::error::{Error, Result};
 use crate::kernel::Kernel;
 
-/// The largest number of entries of the kernel matrix that are computed in f64 at a time, if blocks have at least 32
-/// rows.
+/// The number of entries of the kernel matrix that are computed in f64 at a time, within the limits on rows in
+/// [`block_rows`].
 const BLOCK_NUMBERS: usize = 1 << 25;
 
 /// The parameters with which GPU kernels compute a kernel function of bandwidth L and shape ξ, in f32: 1/L², 1/(2ξ) and

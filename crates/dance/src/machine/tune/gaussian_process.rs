@@ -92,8 +92,8 @@ impl GaussianProcess {
         (self.mean + self.scale * mean, self.scale * variance.sqrt())
     }
 
-    /// Returns the expected improvement of an observation at `place` over the value `best`: the mean of its excess over
-    /// `best`, with 0 for a lower value.
+    /// Returns the expected improvement over `best` by an observation at `place`. It is the mean amount by which the
+    /// observation exceeds `best`, with 0 if it does not.
     pub(super) fn expected_improvement(&self, place: &Place, best: f64) -> f64 {
         let (mean, deviation) = self.predict(place);
         if deviation <= 0.0 {
