@@ -6,7 +6,8 @@
 //! ```
 //! The best iteration is kept; on some data that is iteration 0, with the identity metric. The loop ends early if the
 //! accuracy falls below the best accuracy divided by 1.1. With n points and c classes, the regression of an iteration
-//! costs `n³/3 + 2n²c` flops; [`device::cpu::agop`](crate::device::cpu::agop) states the cost of the AGOP.
+//! costs `n³/3 + 2n²c` flops; [`agop_flops`](crate::device::cpu::agop_flops) returns the cost
+//! of the AGOP.
 //!
 //! **Root.** The loop needs M alone. Models need its symmetric root `R = M^(1/2)`, a d×d matrix for d dimensions. It is
 //! computed once, by an eigendecomposition of about `10·d³` flops in f64, on the host for every device.
