@@ -236,7 +236,7 @@ pub struct Quality {
 }
 
 impl Quality {
-    /// The quality of a failed fit, worse than that of any fit that succeeds.
+    /// The quality of a failed fit, worse than the quality of any fit that succeeds.
     pub const WORST: Self = Self { accuracy: 0.0, loss: f64::INFINITY };
 
     /// Returns whether this quality is better than `other`.

@@ -113,7 +113,7 @@ pub enum Error {
         setting: &'static str,
         /// The value of the setting to drop.
         value: String,
-        /// The setting that it contradicts.
+        /// The other setting, which the setting to drop contradicts.
         other: &'static str,
         /// The value of the other setting.
         other_value: String,

@@ -184,7 +184,7 @@ pub trait IndexHandle: Send + Sync {
     /// every query is near the point, with a negative number none.
     fn set_reach(&mut self, squared: &[f64], context: &Context<'_>) -> Result<()>;
 
-    /// Loads queries once, for a search and for the distances to the candidates that it finds.
+    /// Loads queries once, for a search and for the distances to the candidates that the search finds.
     fn open_queries<'a>(&'a self, queries: &'a Matrix, context: &Context<'_>) -> Result<Box<dyn QueryHandle + 'a>>;
 
     /// Returns the largest number of queries to load at once, which bounds the time between checks for interruption.
@@ -245,8 +245,8 @@ impl Candidates {
         self.ids.extend_from_slice(&other.ids);
     }
 
-    /// Joins the lists of every query here and in `other`, so that each index is in the new list once. An empty `other`
-    /// adds nothing.
+    /// Joins the lists of every query here and in `other`. An index that is in both lists is in the joined list once.
+    /// An empty `other` adds nothing.
     pub(crate) fn union(self, other: &Self) -> Self {
         if other.ends.is_empty() {
             return self;

@@ -211,7 +211,7 @@ pub(in crate::device) fn folded_error(spread: f64, norm: f64) -> f64 {
 /// of the matrix products.
 const COLUMNS: usize = 960;
 
-/// Returns the AGOP times the number of points in `sample`, in the [folded form](self), and an estimate of its relative
+/// Returns the [AGOP](self) times the number of points in `sample`, in the folded form, and an estimate of its relative
 /// error. `weights` holds the [gradient weights](crate::kernel) less `shift`, in both triangles.
 fn folded<T: Real>(gradients: &Gradients<'_>, sample: &[usize], weights: &[f32], shift: f32) -> (Matrix, f64) {
     let (n, d) = (gradients.beta.rows(), gradients.mapped.cols());

@@ -161,7 +161,7 @@ impl Gradients<'_> {
         Matrix::new(queue.download(&outer, 0, d * d)?, d, d)
     }
 
-    /// Returns the AGOP times the number of sampled points, in the [folded form](self), and an estimate of its relative
+    /// Returns the [AGOP](self) times the number of sampled points, in the folded form, and an estimate of its relative
     /// error.
     fn folded<T: Real>(&self, points: &CudaSlice<u32>, s: usize, shift: f32) -> Result<(Matrix, f64)> {
         // Q, and the squared norms of its rows and of the points.

@@ -19,7 +19,7 @@ use crate::device::{Candidates, IndexHandle, QueryHandle};
 use crate::error::Result;
 use crate::numeric::matrix::Matrix;
 
-/// The number of distances from which on the device computes them. The host computes fewer distances faster.
+/// The smallest number of distances that the device computes. The host computes fewer distances faster.
 const FEW: usize = 4096;
 /// The largest number of inner products that are computed at a time, for pairs of a query and a point.
 const BLOCK_NUMBERS: usize = 1 << 27;

@@ -23,7 +23,7 @@ fn a_few_points_are_enough() {
     }
 }
 
-/// The leave-one-out outputs equal those of fits without each point. This test drops the points one by one, and
+/// The leave-one-out outputs equal the outputs of fits without each point. This test drops the points one by one, and
 /// `tests/model` compares with a device of plain loops.
 #[test]
 fn leaving_one_out_is_fitting_without_it() {

@@ -353,8 +353,8 @@ fn sample(part: &Part, most: usize, seed: u64) -> Result<Part> {
     Ok(part.select(&parts[0]))
 }
 
-/// Returns the sentence [`Tuned::fidelity`]. `searched` is the number of training points in the search; `train` and
-/// `validation` are the numbers of all training and validation points.
+/// Returns the sentence on numbers of points for [`Tuned::fidelity`]. `searched` is the number of training points in
+/// the search; `train` and `validation` are the numbers of all training and validation points.
 fn describe(
     trace: &[Evaluation],
     searched: usize,
@@ -384,8 +384,8 @@ fn describe(
 
 /// Returns the largest number of bytes that computing the root of a metric in `d` dimensions has allocated at one time.
 /// In f64 these are six d×d matrices: the metric, its eigenvectors with their workspace, their products and the root.
-/// In f32 it is the root alone. `before` is the number of original dimensions if the points are coordinates in their
-/// span, and the root in f32 then has these dimensions.
+/// In f32 it is the root alone. If the points are coordinates in their span, `before` is the number of original
+/// dimensions, which the root in f32 has.
 fn root_bytes(d: usize, before: Option<usize>) -> u64 {
     let square = |side: usize| (side as u64).pow(2);
     8 * 6 * square(d) + 4 * square(before.unwrap_or(d))

@@ -13,12 +13,12 @@ use crate::machine::rfm::{self, Best, Part, RfmConfig};
 use crate::numeric::matrix::Matrix;
 use crate::numeric::random::Random;
 
-/// The number of evenly spread settings that are tried before the Gaussian process chooses settings.
+/// The number of evenly spread pairs of bandwidth and shape that are tried first. Then the Gaussian process chooses.
 const SPREAD: usize = 8;
 /// The numbers of points along log bandwidth and along shape, in the grid on which the expected improvement is
 /// compared.
 const GRID: [usize; 2] = [49, 31];
-/// The number of the random stream that shifts the evenly spread settings.
+/// The number of the random stream that shifts the evenly spread pairs of bandwidth and shape.
 const PURPOSE: u64 = 0x7c1e;
 
 /// The search over pairs of log bandwidth and shape, which it maps to the unit square.
@@ -143,7 +143,7 @@ pub(super) struct Winner {
 pub(super) struct Stage<'a> {
     pub(super) device: &'a dyn Device,
     pub(super) validation: &'a Part,
-    /// The basis, if all points are coordinates in one.
+    /// An orthonormal basis, if all points are coordinates in it.
     pub(super) basis: Option<&'a Matrix>,
     pub(super) classes: usize,
     /// The median distance between training points, of which bandwidths are multiples.
