@@ -1,7 +1,7 @@
 //! Worker threads, events and interruption of a job.
 //!
 //! Every call that takes time gets a [`Context`]. The library does parallel work only on the threads of the context and
-//! on the thread that called it. It prints nothing: an [`Observer`] receives its events.
+//! on the thread that called the library. The library prints nothing: an [`Observer`] receives its events.
 //!
 //! ```
 //! use dance::{Context, Event, Observer};
@@ -34,17 +34,17 @@ const MOST_THREADS: usize = 256;
 
 /// A receiver of a job's events. The library calls its methods on the thread that called the library.
 pub trait Observer: Sync {
-    /// Receives an event.
+    /// Receives an event of the job, such as progress or a warning.
     fn notice(&self, _event: &Event) {}
 
-    /// Returns whether the job should stop; it then fails with [`Error::Interrupted`]. The library asks between steps,
-    /// at least once every few thousand queries.
+    /// Returns whether the job should stop. If so, the job fails with [`Error::Interrupted`]. The library asks between
+    /// steps, at least once every few thousand queries.
     fn interrupted(&self) -> bool {
         false
     }
 }
 
-/// The observer of a context without one: it ignores every event and never stops the job.
+/// The observer of a context for which no other was set. It ignores every event and never stops the job.
 struct Nobody;
 
 impl Observer for Nobody {}
@@ -65,8 +65,8 @@ impl std::fmt::Debug for Context<'_> {
 }
 
 impl Context<'static> {
-    /// Starts `threads` worker threads (0 means one per core), without an observer. Results do not depend on the number
-    /// of threads.
+    /// Starts `threads` worker threads (0 means one per core), without an observer. The results of the library do not
+    /// depend on the number of threads.
     pub fn new(threads: usize) -> Result<Self> {
         let pool = rayon::ThreadPoolBuilder::new()
             .num_threads(threads.min(MOST_THREADS))
@@ -88,8 +88,8 @@ impl Context<'_> {
         Context { pool: Arc::clone(&self.pool), observer: &Nobody, quiet: false }
     }
 
-    /// Returns a context with the same threads and observer, whose jobs send no events. The observer can still stop
-    /// them.
+    /// Returns a context with the same threads and observer, but its jobs send no events. The observer can still stop
+    /// the jobs.
     pub fn quiet(&self) -> Self {
         Self { quiet: true, ..self.clone() }
     }
@@ -99,7 +99,7 @@ impl Context<'_> {
         self.pool.current_num_threads()
     }
 
-    /// Runs `work` on the worker threads. Its parallel iterators use the same threads.
+    /// Runs `work` on the worker threads and returns its result. Parallel iterators in `work` use the same threads.
     pub fn run<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         self.pool.install(work)
     }
@@ -129,8 +129,8 @@ impl Context<'_> {
         });
     }
 
-    /// Fails with [`Error::Interrupted`] if the observer wants to stop the job. Must not be called inside
-    /// [`run`](Self::run), since the observer may run only on the thread that called the library.
+    /// Fails with [`Error::Interrupted`] if the observer wants to stop the job. Do not call this inside
+    /// [`run`](Self::run), because the observer may run only on the thread that called the library.
     pub fn check(&self) -> Result<()> {
         if self.observer.interrupted() { Err(Error::Interrupted) } else { Ok(()) }
     }
@@ -148,50 +148,52 @@ impl Context<'_> {
     }
 }
 
-/// A step of a job.
+/// An event of a job, which the job's [`Observer`] receives: a step, progress or a warning.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Event {
-    /// A fit begins.
+    /// A fit begins, and the memory that it needs is known.
     Memory {
-        /// The largest number of bytes that the fit will have allocated at a time.
+        /// The largest number of bytes that the fit will have allocated at one time.
         bytes: u64,
     },
-    /// A search for kernel settings begins.
+    /// A search for the bandwidth and shape of the kernel begins.
     SearchBegins {
-        /// The number of settings to try.
+        /// The number of pairs of bandwidth and shape to try.
         evaluations: usize,
-        /// The number of training points on which each setting is tried.
+        /// The number of training points on which each pair is tried.
         points: usize,
-        /// The number of all training points.
+        /// The number of all training points, of which each trial may use only a sample.
         of: usize,
     },
-    /// The search has fitted and evaluated one setting of the kernel.
+    /// The search has fitted and evaluated one pair of bandwidth and shape.
     Evaluated(Evaluation),
-    /// The best settings of a search that used a sample are evaluated again, on all training points.
+    /// A search tried its pairs of bandwidth and shape on a sample. The best pairs are now evaluated again, on all
+    /// training points.
     Confirming {
-        /// The number of settings that are evaluated again.
+        /// The number of pairs that are evaluated again.
         candidates: usize,
     },
-    /// One iteration of the RFM (recursive feature machine) ended: a kernel ridge regression and, except in the last
-    /// iteration, the metric that is learned from it.
+    /// One iteration of the RFM (recursive feature machine) ended. An iteration fits a kernel ridge regression and
+    /// then, except in the last iteration, learns a metric from the regression.
     Round {
         /// The number of the iteration. Iteration 0 uses the identity metric.
         round: usize,
-        /// The quality on the validation points; `None` without such points.
+        /// The regression's quality on the validation points; `None` without such points.
         quality: Option<Quality>,
-        /// The ridge parameter that was used. It is larger than the setting if the kernel matrix was not positive
-        /// definite.
+        /// The ridge parameter that was used. It is larger than the configured one if the kernel matrix was not
+        /// positive definite.
         ridge: f64,
         /// The relative residual `‖Y - (K + λI)β‖ / ‖Y‖` on a sample of rows, with the kernel matrix K, the ridge
         /// parameter λ, the one-hot labels Y and the solution β.
         residual: f64,
-        /// The number of steps of iterative refinement that the regression took.
+        /// The number of steps of iterative refinement that the solution of the regression took.
         refinements: usize,
         /// The wall-clock time of the iteration in seconds.
         seconds: f64,
     },
-    /// The fit with the best setting begins, on training and validation points together.
+    /// The search has ended. The fit with the best bandwidth and shape begins, on training and validation points
+    /// together.
     Refitting {
         /// The number of training and validation points.
         points: usize,
@@ -223,18 +225,18 @@ pub enum Event {
     Warning(String),
 }
 
-/// The accuracy and squared loss of a classifier's outputs. Of two qualities the one with the higher accuracy is
-/// better, and at equal accuracy the one with the lower loss.
+/// The accuracy and squared loss of a classifier's outputs. The quality with the higher accuracy is better; at equal
+/// accuracy, the quality with the lower loss is better.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Quality {
     /// The share of points whose label has the largest output.
     pub accuracy: f64,
-    /// The mean over the points of `‖f - y‖²`, with the outputs f and the one-hot label y of a point.
+    /// The mean of `‖f - y‖²` over the points, with a point's outputs f and its one-hot label y.
     pub loss: f64,
 }
 
 impl Quality {
-    /// The quality of a failed fit, worse than that of any fit that succeeds.
+    /// The quality of a failed fit, worse than the quality of any fit that succeeds.
     pub const WORST: Self = Self { accuracy: 0.0, loss: f64::INFINITY };
 
     /// Returns whether this quality is better than `other`.
@@ -243,20 +245,21 @@ impl Quality {
     }
 }
 
-/// One setting of the kernel that the search has tried, with its result.
+/// One pair of bandwidth and shape that the search for the kernel has tried, with its result.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Evaluation {
-    /// The bandwidth in units of the median distance between points.
+    /// The bandwidth of the kernel, in multiples of the median distance between training points.
     pub bandwidth: f64,
     /// The kernel's shape ξ (see [`kernel`](crate::kernel)).
     pub shape: f64,
-    /// The number of training points.
+    /// The number of training points in this trial.
     pub points: usize,
-    /// The number of times that the metric was learned before the best iteration; 0 is the identity metric.
+    /// The number of times that the metric was learned before the trial's best iteration. With 0, this iteration used
+    /// the identity metric.
     pub rounds: usize,
-    /// The quality on the validation points in the best iteration; [`Quality::WORST`] if the fit failed.
+    /// The quality on the validation points in the trial's best iteration; [`Quality::WORST`] if the fit failed.
     #[serde(rename = "score")] // the name in result files
     pub quality: Quality,
-    /// The wall-clock time of the evaluation in seconds.
+    /// The wall-clock time of the trial in seconds.
     pub seconds: f64,
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// `Result` with this library's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Every failure of the library. No input of a user causes a panic.
+/// Any failure of the library. No input of a user causes a panic.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -56,7 +56,7 @@ pub enum Error {
         origin: String,
         /// The row, counted from 0.
         row: usize,
-        /// The column, counted from 0.
+        /// The column, counted from 0, of the number that is not finite.
         column: usize,
         /// The number that is not finite.
         value: f32,
@@ -81,14 +81,14 @@ pub enum Error {
         /// The problem and its remedy.
         problem: String,
     },
-    /// Embeddings were made by another encoder than the embeddings that they are used with.
+    /// Embeddings that are to be used together were made by different encoders.
     #[error("{origin}: made by {found}, where {expected} is needed. {hint}")]
     Encoder {
         /// The file or array in which the problem was found.
         origin: String,
-        /// The encoder that is needed.
+        /// The encoder with which the embeddings should have been made.
         expected: String,
-        /// The encoder that made the embeddings.
+        /// The encoder with which the embeddings were made.
         found: String,
         /// The remedy.
         hint: &'static str,
@@ -113,14 +113,14 @@ pub enum Error {
         setting: &'static str,
         /// The value of the setting to drop.
         value: String,
-        /// The setting that it contradicts.
+        /// The other setting, which the setting to drop contradicts.
         other: &'static str,
         /// The value of the other setting.
         other_value: String,
         /// Another remedy, such as ", or choose `method` = dance"; empty if there is none.
         alternative: &'static str,
     },
-    /// A job needs more memory than it may take. Nothing was allocated.
+    /// A job would need more memory than it may use. The job was refused before it allocated any of it.
     #[error(
         "{what} needs {} of memory and has {}. {hint}",
         human_bytes(*needed), human_bytes(*limit)
@@ -128,7 +128,7 @@ pub enum Error {
     Memory {
         /// The name of the job.
         what: String,
-        /// The largest number of bytes that the job would have allocated at a time.
+        /// The largest number of bytes that the job would have allocated at one time.
         needed: u64,
         /// The number of bytes that the job may use, or that are free.
         limit: u64,
@@ -162,17 +162,19 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns the error of a failed operation on the file `path`.
+    /// Returns [`Error::Io`] for a failed operation on the file `path`.
     pub fn io(path: &Path, source: std::io::Error) -> Self {
         Self::Io { path: path.to_owned(), source }
     }
 
-    /// Returns the error of a file whose contents are wrong.
+    /// Returns [`Error::Format`] for the file `path`, whose contents are wrong. `problem` says what is wrong and what
+    /// to do.
     pub fn format(path: &Path, problem: impl Into<String>) -> Self {
         Self::Format { path: path.to_owned(), problem: problem.into() }
     }
 
-    /// Returns the error of a setting outside its range. `expected` states the range.
+    /// Returns [`Error::Config`] for the setting `name`, whose `value` is outside its range. `expected` states the
+    /// range.
     pub fn config(name: &'static str, value: impl std::fmt::Display, expected: &'static str) -> Self {
         Self::Config { name, value: value.to_string(), expected }
     }
@@ -204,7 +206,8 @@ fn list(names: &[String]) -> String {
     text
 }
 
-/// Formats a number of bytes in the largest unit in which it is at least 1, such as `1.5 GiB`.
+/// Formats a number of bytes with a unit from B to TiB, such as `1.5 GiB`. The unit is the largest that gives a number
+/// of at least 1.
 pub fn human_bytes(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = bytes as f64;

@@ -5,10 +5,11 @@
 //! `u = (r²/L²)^(q/2)`, the kernel is `exp(-u)`. Its gradient at a is `w·(a-b)RRᵀ` with the **gradient weight**
 //! `w = -(q/L^q)·K·r^(q-2) = -q·K·u/r²`, or 0 at distance 0.
 //!
-//! In f64 the formula is computed for one distance at a time. In f32, on the CPU, it is computed for many: exp and ln
-//! are polynomials of our own, which compilers vectorise for the instruction set that is detected at runtime. Otherwise
-//! the n² exponentials and logarithms of a fit on n points would cost more than its matrix products. The relative error
-//! of `u` in f32 is below `1e-6 + 1e-7·|ln(r²/L²)|`, checked in the tests.
+//! In f64 the formula is computed for one distance at a time. On the CPU in f32, it is computed for many distances at
+//! once. There exp and ln are polynomials of our own, which compilers vectorise for the instruction set that is
+//! detected at runtime. With other functions, the n² exponentials and logarithms of a fit on n points would take longer
+//! than the matrix products of the fit. The relative error of `u` in f32 is below `1e-6 + 1e-7·|ln(r²/L²)|`, checked in
+//! the tests.
 //!
 //! ```
 //! let kernel = dance::kernel::Kernel::new(2.0, 1.0)?; // exp(-r/2)
@@ -23,7 +24,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// The bandwidth and shape of the kernel. The kernel holds no metric: callers pass distances under the metric.
+/// The bandwidth and shape of the kernel in the [module](self). The kernel holds no metric: callers pass distances
+/// under their metric.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Kernel {
     bandwidth: f64,
@@ -31,9 +33,9 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// Creates the kernel with bandwidth L, a distance, and shape ξ. Shape 1/2 is the Gaussian kernel, 1 the Laplace
-    /// kernel, and larger shapes have heavier tails. Fails with [`Error::Config`] unless L is positive and ξ at least
-    /// 1/2.
+    /// Creates the kernel with the bandwidth L, which is a distance, and the shape ξ. Shape 1/2 is the Gaussian kernel,
+    /// 1 the Laplace kernel, and larger shapes have heavier tails. Fails with [`Error::Config`] unless L is positive
+    /// and ξ at least 1/2.
     pub fn new(bandwidth: f64, shape: f64) -> Result<Self> {
         if !(bandwidth.is_finite() && bandwidth > 0.0) {
             return Err(Error::config("bandwidth", bandwidth, "a positive number"));
@@ -54,17 +56,18 @@ impl Kernel {
         self.shape
     }
 
-    /// Returns the kernel at a squared distance, in f64.
+    /// Returns the kernel's value for two points at this squared distance under the metric, in f64.
     pub fn value(&self, squared_distance: f64) -> f64 {
         (-self.exponent_of(squared_distance)).exp()
     }
 
-    /// Returns one minus the kernel at a squared distance, in f64 and without cancellation.
+    /// Returns one minus the kernel's value for two points at this squared distance, in f64. Small results lose no
+    /// digits to cancellation.
     pub fn one_minus_value(&self, squared_distance: f64) -> f64 {
         -(-self.exponent_of(squared_distance)).exp_m1()
     }
 
-    /// Returns the exponent u of the kernel `exp(-u)` at a squared distance.
+    /// Returns the exponent u of the kernel `exp(-u)` for two points at this squared distance.
     fn exponent_of(&self, squared_distance: f64) -> f64 {
         let (relative, power) = (squared_distance / (self.bandwidth * self.bandwidth), 0.5 / self.shape);
         // The Gaussian and the Laplace kernel need no logarithm.
@@ -78,11 +81,12 @@ impl Kernel {
     }
 }
 
-/// Two points with a squared distance below this count as equal: their kernel is 1, and their gradient weight 0.
+/// The squared distance below which two points count as equal. Their kernel value is then 1, and their [gradient
+/// weight](self) 0.
 const SAME_POINT: f32 = 1e-30;
 
 impl Kernel {
-    /// Replaces squared distances by kernel values.
+    /// Replaces every squared distance in `values` by the kernel's value at this distance.
     pub(crate) fn values_in_place(&self, values: &mut [f32]) {
         let power = Power::of(self);
         Arch::new().dispatch(
@@ -95,7 +99,7 @@ impl Kernel {
         );
     }
 
-    /// Writes the kernel value at every squared distance to `out`.
+    /// Writes the kernel's value at every squared distance in `squared` to `out`.
     pub(crate) fn values(&self, squared: &[f32], out: &mut [f32]) {
         let power = Power::of(self);
         Arch::new().dispatch(
@@ -108,7 +112,7 @@ impl Kernel {
         );
     }
 
-    /// Writes the gradient weight (see the [module](self)) at every squared distance to `out`.
+    /// Writes the gradient weight w, which the [module](self) defines, at every squared distance in `squared` to `out`.
     pub(crate) fn weights(&self, squared: &[f32], out: &mut [f32]) {
         let power = Power::of(self);
         let minus_q = (-1.0 / self.shape()) as f32;
@@ -125,13 +129,13 @@ impl Kernel {
     }
 }
 
-/// The exponent `u = (x/L²)^(q/2)` of the kernel `exp(-u)`, as a function of the squared distance x in f32, with the
-/// bandwidth L and q = 1/shape. It is capped where `exp(-u)` reaches the smallest normal number.
+/// The exponent `u = (x/L²)^(q/2)` of the kernel `exp(-u)`, as a function of the squared distance x in f32. L is the
+/// bandwidth, and q is 1/shape. The exponent u is capped where `exp(-u)` reaches the smallest normal number.
 #[derive(Clone, Copy)]
 struct Power {
-    /// The factor 1/L².
+    /// The factor 1/L², with the kernel's bandwidth L.
     inverse: f32,
-    /// The power q/2.
+    /// The power q/2, with q = 1/shape of the kernel.
     half_q: f32,
 }
 
@@ -150,8 +154,8 @@ impl Power {
     }
 }
 
-/// Returns eˣ for -87 ≤ x ≤ 87 in a form that compilers vectorise: x = k·ln 2 + r with |r| ≤ ln(2)/2, and the Taylor
-/// polynomial of degree 7 in r, whose remainder is below 6e-9.
+/// Returns eˣ for -87 ≤ x ≤ 87 in a form that compilers vectorise. With the integer k nearest to x/ln 2, and r = x -
+/// k·ln 2, the result is 2ᵏ·eʳ. The Taylor polynomial of degree 7 replaces eʳ, with a remainder below 6e-9.
 #[inline(always)]
 pub(crate) fn exp(x: f32) -> f32 {
     const ROUND: f32 = 12_582_912.0; // 1.5·2²³: adding it leaves the nearest integer in the low bits of the mantissa
@@ -170,8 +174,8 @@ pub(crate) fn exp(x: f32) -> f32 {
     f32::from_bits(series.to_bits().wrapping_add(shifted.to_bits() << 23))
 }
 
-/// Returns ln x for normal x > 0: x = 2ᵉ·m with m in [√½, √2), ln m = 2·artanh((m-1)/(m+1)) by its series to the 9th
-/// power.
+/// Returns ln x for normal x > 0 in a form that compilers vectorise. With x = 2ᵉ·m and m in [√½, √2), the result is
+/// e·ln 2 + ln m. The series of 2·artanh((m-1)/(m+1)) up to the 9th power replaces ln m.
 #[inline(always)]
 pub(crate) fn ln(x: f32) -> f32 {
     const SQRT_HALF: u32 = 0x3f35_04f3;
@@ -197,7 +201,7 @@ mod tests {
         }
     }
 
-    /// Returns the kernel and its gradient weight by their formulas in f64.
+    /// Returns the kernel's value and gradient weight in f64, by their formulas: the expected numbers of a test.
     fn reference(bandwidth: f64, shape: f64, squared: f64) -> (f64, f64) {
         let (r, q) = (squared.sqrt(), 1.0 / shape);
         let value = (-(r / bandwidth).powf(q)).exp();

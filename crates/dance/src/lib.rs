@@ -22,12 +22,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The modules, in the order in which data pass through them. Each uses only the modules before it:
-//! 1. [`numeric`] and [`device`]: arithmetic, and the processor that heavy work runs on.
+//! The modules, in the order in which data pass through them. Each module uses only the modules before it:
+//! 1. [`numeric`] and [`device`]: arithmetic, and the processor on which heavy work runs.
 //! 2. [`data`]: labelled points are read from files, checked, split and normalised.
 //! 3. [`machine`]: a kernel machine learns a metric for the points.
 //! 4. [`neighbors`]: exact nearest neighbors under the learned metric.
-//! 5. [`scores`] and `posterior`: nonconformity scores of labels, and the experts whose posterior is the best score.
+//! 5. [`scores`] and `posterior`: nonconformity scores of labels, and class probabilities from several experts
+//!    combined.
 //! 6. [`conformal`]: calibration, p-values of labels, and sets with a guarantee.
 //! 7. [`evaluation`] and [`stream`]: metrics of sets and probabilities; tests for changes in a stream of points.
 //! 8. [`model`]: the facade `fit → calibrate → score → decide → predict`, and the model file.

@@ -1,11 +1,12 @@
-//! Atomic writes: a file appears whole or not at all. The library writes every file with this module. [`read`] reads
-//! small files.
+//! Atomic writes: a file appears whole or not at all. The library writes every file with this module. The function
+//! [`read`] reads small files.
 //!
 //! A file is written under a random temporary name in its folder, flushed to the disk and renamed; then the folder is
 //! flushed. A reader of the file's own name gets the old file or the new one, even when two programs write it at once.
-//! An existing file keeps its mode, a symbolic link is followed, and a read-only file is refused. If a program is
-//! killed, its temporary file stays. The next writer of the same file removes it, since only a running writer holds the
-//! lock of its temporary file.
+//! An existing file keeps its mode, a symbolic link is followed, and a read-only file is refused.
+//!
+//! If a program is killed, its temporary file stays. The next writer of the same file removes the temporary file, since
+//! only a running writer holds a lock on it.
 //!
 //! ```
 //! use std::io::Write;
@@ -29,7 +30,7 @@ use tempfile::TempPath;
 
 use crate::error::{Error, Result, human_bytes};
 
-/// The paths of the temporary files that are being written, to be removed when the program is interrupted.
+/// The paths of the temporary files that are being written. They are removed when the program is interrupted.
 static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// A file that is being written. If it is dropped before [`commit`](Self::commit), nothing is left on the disk.
@@ -45,7 +46,7 @@ pub struct WholeFile {
 }
 
 impl WholeFile {
-    /// Returns an error if the file `path` cannot be written. Writes nothing.
+    /// Returns an error if the file `path` cannot be written. The disk stays unchanged.
     pub fn check(path: impl AsRef<Path>) -> Result<()> {
         Self::create(path).map(drop)
     }
@@ -118,7 +119,7 @@ impl WholeFile {
         })
     }
 
-    /// Returns an I/O error with the file's path in its message.
+    /// Returns an I/O error with the file's path in its message, made from `error`.
     fn named(&self, error: io::Error) -> io::Error {
         io::Error::new(error.kind(), cannot_write(&self.path, error))
     }
@@ -132,8 +133,8 @@ fn cannot_write(path: &Path, source: io::Error) -> Error {
     Error::Write { path: path.to_owned(), source }
 }
 
-/// Reads a regular file of at most `longest` bytes. Returns [`Error::Format`] for a longer file, and for a pipe, on
-/// which reading may block.
+/// Reads a regular file of at most `longest` bytes. Returns [`Error::Format`] for a longer file. Also returns it for a
+/// pipe, because reading a pipe may block.
 pub fn read(path: impl AsRef<Path>, longest: u64) -> Result<Vec<u8>> {
     let path = path.as_ref();
     let cannot_read = |error| Error::io(path, error);
@@ -161,8 +162,8 @@ pub fn read(path: impl AsRef<Path>, longest: u64) -> Result<Vec<u8>> {
 
 const SUFFIX: &str = ".tmp";
 
-/// Removes every unfinished file, then runs `last`, for handlers of interruptions. No file can be committed while
-/// `last` runs, so none is if `last` ends the program.
+/// Removes every unfinished file, then runs `last`, which may end the program. Handlers of interruptions call this
+/// function. No file can be committed while `last` runs.
 pub fn abandon_all<T>(last: impl FnOnce() -> T) -> T {
     let mut unfinished = lock();
     for path in unfinished.drain(..) {
@@ -183,7 +184,8 @@ fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Creates and locks a new file with the permission bits of the file that it will replace, less the process's umask.
+/// Creates and locks a new file. It gets the permission bits `mode` of the file that it will replace, less the bits in
+/// the process's umask.
 fn create_new(path: &Path, mode: Option<&Permissions>) -> io::Result<File> {
     let mut options = File::options();
     options.write(true).create_new(true);
@@ -206,7 +208,7 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(unix) { File::open(folder)?.sync_all() } else { Ok(()) }
 }
 
-/// Removes temporary files in `folder` whose names begin with `prefix` and whose writers have ended.
+/// Removes the temporary files in `folder` whose names begin with `prefix`, if their writers have ended.
 fn remove_leftovers(folder: &Path, prefix: &str) {
     let Ok(entries) = fs::read_dir(folder) else { return };
     for entry in entries.flatten() {

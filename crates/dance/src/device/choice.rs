@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{Cpu, Device};
 use crate::error::{Error, Result};
 
-/// The choice of a device: `auto`, `cpu`, `cuda` or `cuda:1`.
+/// The user's choice of a device: `auto`, `cpu`, `cuda` or, for example, `cuda:1`.
 ///
 /// ```
 /// use dance::device::DeviceChoice;
@@ -22,7 +22,7 @@ pub enum DeviceChoice {
     Auto,
     /// The CPU.
     Cpu,
-    /// An NVIDIA graphics processor, by its number.
+    /// An NVIDIA graphics processor, by its number, counted from 0.
     Cuda(usize),
 }
 
@@ -52,7 +52,8 @@ impl std::fmt::Display for DeviceChoice {
 }
 
 impl DeviceChoice {
-    /// Opens the device. If `auto` opens the CPU, the text says why no graphics processor is usable.
+    /// Opens the chosen device. If [`Auto`](Self::Auto) opens the CPU, the text says why no graphics processor is
+    /// usable.
     pub fn open(self) -> Result<(Arc<dyn Device>, Option<String>)> {
         match self {
             Self::Cpu => Ok((Arc::new(Cpu), None)),
@@ -69,8 +70,9 @@ impl DeviceChoice {
 /// known.
 type AvailableDevice = (DeviceChoice, String, Option<u64>);
 
-/// Returns the available devices: for each the choice that opens it, the manufacturer's name of the model, and its
-/// memory in bytes if known. If no graphics processor of NVIDIA's is usable, the text says why.
+/// Returns the available devices: the CPU, and every graphics processor of NVIDIA's. Each comes with the choice that
+/// opens it, the manufacturer's name of the model, and its memory in bytes if known. If no graphics processor is
+/// usable, the text says why.
 pub fn list() -> (Vec<AvailableDevice>, Option<String>) {
     let mut found = vec![(DeviceChoice::Cpu, processor(), None)];
     let why = match graphics_processors() {
@@ -84,7 +86,7 @@ pub fn list() -> (Vec<AvailableDevice>, Option<String>) {
     (found, why)
 }
 
-/// Returns the model name of the processor.
+/// Returns the model name of the CPU, or its architecture if the name is unknown.
 fn processor() -> String {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));

@@ -1,4 +1,4 @@
-//! The devices against slow, obvious references in f64, written from the formulas.
+//! Tests of the devices against slow, obvious references in f64, written from the formulas.
 
 use std::sync::{Arc, LazyLock};
 
@@ -10,7 +10,7 @@ use crate::kernel::Kernel;
 use crate::numeric::matrix::Matrix;
 use crate::numeric::random::Random;
 
-/// The CPU, and a graphics processor where there is one.
+/// The devices on which every test runs: the CPU, and a graphics processor where there is one.
 static DEVICES: LazyLock<Vec<Arc<dyn Device>>> = LazyLock::new(|| {
     let mut devices: Vec<Arc<dyn Device>> = vec![Arc::new(Cpu)];
     match DeviceChoice::Cuda(0).open() {
@@ -20,7 +20,8 @@ static DEVICES: LazyLock<Vec<Arc<dyn Device>>> = LazyLock::new(|| {
     devices
 });
 
-/// A problem with clusters, so that labels can be learned; `duplicates` of the points are copies of others.
+/// A classification problem for tests, drawn in clusters so that labels can be learned. The constructor makes
+/// `duplicates` of the points copies of others.
 struct Problem {
     points: Matrix,
     labels: Vec<u32>,
@@ -69,7 +70,7 @@ impl Problem {
     }
 }
 
-/// A symmetric positive definite metric.
+/// Returns a symmetric positive definite d×d metric for tests, drawn with the seed.
 fn metric(d: usize, seed: u64) -> Matrix {
     let mut random = Random::new(seed, 2);
     let factor: Vec<f64> = (0..d * d).map(|_| random.normal()).collect();
@@ -81,7 +82,7 @@ fn identity(d: usize) -> Matrix {
     Matrix::new((0..d * d).map(|at| if at / d == at % d { 1.0 } else { 0.0 }).collect(), d, d).unwrap()
 }
 
-/// `(a-b) M (a-b)ᵀ` and `M (a-b)ᵀ`.
+/// Returns the squared distance `(a-b) M (a-b)ᵀ` and the vector `M (a-b)ᵀ`, with the metric M.
 fn difference(a: &[f32], b: &[f32], metric: &Matrix) -> (f64, Vec<f64>) {
     let delta: Vec<f64> = a.iter().zip(b).map(|(&a, &b)| f64::from(a) - f64::from(b)).collect();
     let mapped: Vec<f64> =
@@ -89,7 +90,10 @@ fn difference(a: &[f32], b: &[f32], metric: &Matrix) -> (f64, Vec<f64>) {
     (delta.iter().zip(&mapped).map(|(a, b)| a * b).sum::<f64>().max(0.0), mapped)
 }
 
-/// The definition: gradients one point and one class at a time, `∇f_l(z) = Σⱼ β_jl K'(r)/r · M(z - zⱼ)`.
+/// Returns the AGOP (average gradient outer product) by its definition, which tests compare with the devices. The
+/// gradient at a point z is computed for one class l at a time, `∇f_l(z) = Σⱼ β_jl K'(r)/r · M(z - zⱼ)`. Here zⱼ are
+/// the training points, β the coefficients, M the metric, and r the distance from z to zⱼ. K' is the derivative of the
+/// kernel by the distance.
 fn agop_reference(problem: &Problem, metric: &Matrix, kernel: Kernel, beta: &Matrix, sample: &[usize]) -> Vec<f64> {
     let (d, c) = (problem.points.cols(), problem.classes);
     let (bandwidth, q) = (kernel.bandwidth(), 1.0 / kernel.shape());
@@ -121,7 +125,8 @@ fn agop_reference(problem: &Problem, metric: &Matrix, kernel: Kernel, beta: &Mat
     outer
 }
 
-/// Solves under a metric: the outcome, the coefficients, and the outputs at the held-out points.
+/// Fits a regression under a metric for a test. Returns the device's report, the coefficients, and the outputs at the
+/// held-out points.
 fn solve(
     session: &mut dyn FitSession,
     metric: Option<&Matrix>,
@@ -139,7 +144,8 @@ fn solve(
     (solved, beta, held_out)
 }
 
-/// The metric learned from a regression under another one.
+/// Returns the metric that a session learns from a regression under `metric`, with the given form of the AGOP (average
+/// gradient outer product).
 fn learned(
     session: &mut dyn FitSession,
     metric: Option<&Matrix>,
@@ -273,7 +279,8 @@ fn prediction_through_the_root_equals_the_session() {
     }
 }
 
-/// A root of a positive definite matrix: its Cholesky factor, in f64. Distances do not care which root.
+/// Returns a root of a positive definite metric: its Cholesky factor, computed in f64. Distances are the same for every
+/// root.
 fn root_of(metric: &Matrix) -> Matrix {
     let d = metric.rows();
     let mut root = vec![vec![0.0f64; d]; d];
@@ -287,7 +294,7 @@ fn root_of(metric: &Matrix) -> Matrix {
     Matrix::new(root.concat().into_iter().map(|value| value as f32).collect(), d, d).unwrap()
 }
 
-/// The median distance of all pairs, in f64.
+/// Returns the median distance of all pairs of points, in f64.
 fn median_distance(points: &Matrix) -> f64 {
     let metric = identity(points.cols());
     let pairs = (0..points.rows()).flat_map(|a| (0..a).map(move |b| (a, b)));

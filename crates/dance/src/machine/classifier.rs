@@ -1,7 +1,7 @@
 //! The kernel machine as a plain classifier: it maps queries and predicts their classes, without calibration.
 //!
-//! A machine is loaded onto a device once. With n training points, d dimensions and c classes, mapping costs `2·d²`
-//! flops per query, and class probabilities cost `2·n·(d + c)`.
+//! A machine is loaded onto a device once. With n training points, d dimensions and c classes, mapping takes `2·d²`
+//! flops per query, and class probabilities take `2·n·(d + c)`.
 //!
 //! **Probabilities.** The class probabilities are `p_y ∝ max(f_y, floor)^power`, with the output `f_y` of class y. The
 //! outputs of a regression on one-hot labels order the classes well, but they are shrunk towards 0, and half of them
@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::numeric::argmax;
 use crate::numeric::matrix::{Matrix, Rows, check_finite, check_finite_rows};
 
-/// The number of queries that are computed at a time, which bounds the memory beside the result.
+/// The number of queries that are computed at a time. It bounds the memory that a call uses beside its result.
 const BLOCK: usize = 2048;
 
 /// The predicted classes of queries, with all class probabilities.
@@ -30,19 +30,21 @@ const BLOCK: usize = 2048;
 pub struct Classified {
     /// The class with the largest output, for every query.
     pub labels: Vec<u32>,
-    /// The class probabilities, one row per query and one column per class. Clamping may make several largest ones
-    /// equal; `labels` follow from the outputs before it.
+    /// The class probabilities, one row per query and one column per class. Clamping may make the largest probabilities
+    /// of a query equal. `labels` do not depend on this, because they follow from the outputs before clamping.
     pub probabilities: Matrix,
 }
 
 impl Classified {
-    /// Returns the classes of queries from their `probabilities`: the most probable class, the first on a tie.
+    /// Returns the classes of queries from their class probabilities. The class is the most probable one, the first on
+    /// a tie.
     pub(crate) fn most_probable(probabilities: Matrix) -> Self {
         let labels = (0..probabilities.rows()).map(|row| argmax(probabilities.row(row)) as u32).collect();
         Self { labels, probabilities }
     }
 
-    /// Returns the probability that the query `row` has `label`; 0 for a class that only calibration points have.
+    /// Returns the probability that the query with the index `row` has `label`. It is 0 for a class that calibration
+    /// points have and no training point has.
     pub fn probability(&self, row: usize, label: u32) -> f32 {
         self.probabilities.row(row).get(label as usize).copied().unwrap_or(0.0)
     }
@@ -65,8 +67,8 @@ impl std::fmt::Debug for Classifier {
 }
 
 impl Classifier {
-    /// Loads a machine onto a device. `normalizer` is the one that normalised its training points, and `scale` maps
-    /// outputs to probabilities.
+    /// Loads a machine onto a device. `normalizer` must be the one that normalised the machine's training points.
+    /// `scale` maps the machine's outputs to class probabilities.
     pub(crate) fn open(
         device: &dyn Device,
         rfm: &Rfm,
@@ -79,8 +81,8 @@ impl Classifier {
         Ok(Self { handle, normalizer: normalizer.clone(), dimensions: rfm.train.cols(), scale })
     }
 
-    /// Normalises queries, rows of embeddings as the encoder made them, and maps them by the root of the learned
-    /// metric. Distances under the metric are distances between mapped points.
+    /// Normalises queries, which are rows of embeddings as the encoder made them, and maps them by the root of the
+    /// learned metric. The distance of two points under the metric is the distance of the mapped points.
     pub fn transform<'q>(&self, queries: impl Into<Rows<'q>>, context: &Context<'_>) -> Result<Matrix> {
         let queries = queries.into();
         let mut mapped = Matrix::with_columns(self.dimensions);
@@ -88,7 +90,8 @@ impl Classifier {
         Ok(mapped)
     }
 
-    /// Returns the classes of queries, rows of embeddings as the encoder made them, and their probabilities.
+    /// Returns the predicted classes and the class probabilities of queries, which are rows of embeddings as the
+    /// encoder made them.
     pub fn classify<'q>(&self, queries: impl Into<Rows<'q>>, context: &Context<'_>) -> Result<Classified> {
         let mut all = Classified::default();
         self.in_blocks(queries.into(), context, |block| {
@@ -100,7 +103,8 @@ impl Classifier {
         Ok(all)
     }
 
-    /// Calls `work` on blocks of checked queries, and checks for interruption in between.
+    /// Checks the queries, then calls `work` on one block of them after the other. The observer can interrupt between
+    /// blocks.
     pub(crate) fn in_blocks(
         &self,
         queries: Rows<'_>,
@@ -133,12 +137,12 @@ impl Classifier {
         check_finite_rows("queries", queries.values(), self.dimensions)
     }
 
-    /// Normalises and maps a block of queries.
+    /// Normalises a block of queries and maps it by the root of the metric.
     pub(crate) fn map_queries(&self, queries: Rows<'_>, context: &Context<'_>) -> Result<Matrix> {
         self.map(&self.normalise(queries)?, context)
     }
 
-    /// Normalises queries as the training points were.
+    /// Normalises queries in the way in which the training points were normalised.
     pub(crate) fn normalise(&self, queries: Rows<'_>) -> Result<Matrix> {
         let mut block = queries.to_matrix()?;
         self.normalizer.apply("queries", &mut block)?;
@@ -152,19 +156,20 @@ impl Classifier {
         Ok(mapped)
     }
 
-    /// Returns the classes of mapped points and their probabilities.
+    /// Returns the predicted classes and the class probabilities of mapped points.
     pub(crate) fn classify_mapped(&self, mapped: &Matrix, context: &Context<'_>) -> Result<Classified> {
         let outputs = self.outputs(mapped, context)?;
         let labels = (0..outputs.rows()).map(|row| argmax(outputs.row(row)) as u32).collect();
         Ok(Classified { labels, probabilities: self.scale.probabilities(outputs) })
     }
 
-    /// Returns the outputs of the regression at mapped points.
+    /// Returns the outputs of the regression at mapped points, one row per point and one column per class.
     pub(super) fn outputs(&self, mapped: &Matrix, context: &Context<'_>) -> Result<Matrix> {
         self.handle.outputs(mapped, context)
     }
 
-    /// Returns for every mapped point the probability of its own label; 0 for a class that no training point has.
+    /// Returns for every mapped point the probability of its own label, which `labels` holds. The probability is 0 for
+    /// a class that no training point has.
     pub(crate) fn own_probabilities(&self, mapped: &Matrix, labels: &[u32], context: &Context<'_>) -> Result<Vec<f32>> {
         let mut own = Vec::with_capacity(labels.len());
         for (block, labels) in labels.chunks(BLOCK).enumerate() {
@@ -189,50 +194,55 @@ pub enum Probabilities {
     Calibrated,
 }
 
-/// The map from the outputs `f_y` of the classes y to their probabilities, `p_y ∝ min(max(f_y, floor), ceiling)^power`.
+/// The map from a machine's outputs to class probabilities: `p_y ∝ min(max(f_y, floor), ceiling)^power`, with the
+/// output `f_y` of class y.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct OutputScale {
     /// The floor to which smaller outputs are raised.
     pub(crate) floor: f32,
     /// The ceiling to which larger outputs are lowered, if any.
     pub(crate) ceiling: Option<f32>,
-    /// The power; 1 keeps proportions, and larger powers favour large outputs.
+    /// The power that is taken of the outputs; 1 keeps proportions, and larger powers favour large outputs.
     pub(crate) power: f64,
 }
 
-/// Returns the floor of clamped probabilities: 1e-3 as in xRFM, and less with many classes, whose floors would add up.
+/// Returns the floor of clamped probabilities: 1e-3 as in xRFM, and less with more than 100 classes, whose floors would
+/// add up.
 pub(crate) fn default_floor(classes: usize) -> f32 {
     1e-3f32.min(0.1 / classes.max(1) as f32)
 }
 
-/// The floors among which calibrated probabilities select.
+/// The floors among which [`OutputScale::calibrated`] selects.
 const FLOORS: [f32; 7] = [1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 1e-1];
-/// The range in which calibrated probabilities search for the power.
+/// The range in which [`OutputScale::calibrated`] searches for the power.
 const POWERS: (f64, f64) = (0.25, 16.0);
-/// The mode of the prior on the power, which is Gaussian in the power's logarithm. The prior keeps probabilities from
-/// becoming extreme if the held-out points are few and all classified correctly.
+/// The mode of the prior on the power of an [`OutputScale`]. The prior is Gaussian in the logarithm of the power. It
+/// keeps probabilities from becoming extreme if the held-out points are few and all classified correctly.
 const USUAL_POWER: f64 = 3.0;
-/// The strength of the prior on the power: a difference of 1 in the power's logarithm adds this to the total log loss.
+/// The strength of the prior on the power of an [`OutputScale`]. A difference of 1 in the logarithm of the power adds
+/// this number to the total log loss.
 const FIRMNESS: f64 = 2.0;
-/// The number of steps of the golden-section search. Each step keeps 0.618 of the range, and all together about 1e-6.
+/// The number of steps of the golden-section search for the power. Each step keeps 0.618 of the range, and all steps
+/// together keep about 5e-7.
 const STEPS: usize = 30;
 /// The number of points in one parallel task.
 const PART: usize = 128;
 
 impl OutputScale {
-    /// Returns a scale that clamps outputs between a floor and one minus it.
+    /// Returns a scale that clamps outputs between `floor` and `1 - floor`.
     pub(crate) fn clamp(floor: f32) -> Self {
         Self { floor, ceiling: Some(1.0 - floor), power: 1.0 }
     }
 
-    /// Returns whether the scale maps all outputs to probabilities. A damaged file may hold one that does not.
+    /// Returns whether the scale maps all outputs to probabilities. The scale in a damaged model file may not.
     pub(crate) fn is_valid(&self) -> bool {
         let floor = self.floor.is_finite() && self.floor >= 0.0;
         let ceiling = self.ceiling.is_none_or(|ceiling| ceiling >= self.floor && ceiling > 0.0);
         floor && ceiling && (self.power == 1.0 || (self.floor > 0.0 && self.power > 0.0 && self.power <= 100.0))
     }
 
-    /// Fits floor and power to held-out points by log loss. `outputs` has one row per point, `labels` one label.
+    /// Fits floor and power to held-out points by log loss. `outputs` has one row per point, and `labels` one class
+    /// index per point.
     pub(crate) fn calibrated(outputs: &Matrix, labels: &[u32], context: &Context<'_>) -> Self {
         context.run(|| Self::of_least_loss(outputs, labels))
     }
@@ -267,8 +277,8 @@ impl OutputScale {
         labels.iter().enumerate().map(of).sum::<f64>() / labels.len().max(1) as f64
     }
 
-    /// Writes numbers of at most 1 to `weights`, in proportion to the probabilities of one point, and returns their
-    /// sum.
+    /// Writes one number per class to `weights`, and returns the sum of the numbers. They are at most 1, and
+    /// proportional to the class probabilities of the point with these `outputs`.
     fn weights(&self, outputs: &[f32], weights: &mut Vec<f64>) -> f64 {
         let clamp = |output: f32| output.max(self.floor).min(self.ceiling.unwrap_or(f32::MAX).min(f32::MAX));
         // Powers of numbers up to 1 do not overflow.
@@ -284,7 +294,7 @@ impl OutputScale {
         weights.iter().sum()
     }
 
-    /// Maps outputs to class probabilities, one row per point.
+    /// Maps outputs, one row per point, to class probabilities.
     pub(crate) fn probabilities(&self, mut outputs: Matrix) -> Matrix {
         let mut weights = Vec::new();
         for row in 0..outputs.rows() {
@@ -299,23 +309,23 @@ impl OutputScale {
     }
 }
 
-/// The logarithms of the outputs of held-out points. With them a power is a product, and the search for the power tries
-/// about a hundred.
+/// The logarithms of the outputs of held-out points. With logarithms, taking a power is a multiplication. So the
+/// search, which tries more than 200 pairs of floor and power, is fast.
 struct LogOutputs {
-    /// The points in parts of [`PART`]. The sums over the parts are added in order, so the number of threads changes no
-    /// bit.
+    /// The points, in parts of [`PART`] points. The sums over the parts are added in order, so the number of threads
+    /// changes no bit.
     parts: Vec<Vec<LogRow>>,
 }
 
-/// The logarithms of a point's outputs, after division by the largest output.
+/// The logarithms of the outputs of one point, after all its outputs were divided by the largest.
 struct LogRow {
-    /// The logarithms of the outputs above the floor.
+    /// The logarithms of the point's outputs that are above the floor.
     above: Vec<f64>,
-    /// The logarithm of the floor.
+    /// The logarithm of the floor to which smaller outputs are raised.
     floor: f64,
-    /// The number of outputs at or below the floor.
+    /// The number of the point's outputs at or below the floor.
     others: f64,
-    /// The logarithm of the output of the point's own label.
+    /// The logarithm of the output for the point's own label.
     own: f64,
 }
 
@@ -334,7 +344,8 @@ impl LogOutputs {
         Self { parts: rows.par_chunks(PART).map(part).collect() }
     }
 
-    /// Returns the sum over points of `-ln p`, with the probability p of a point's label at this `power`.
+    /// Returns the log loss at this `power`: the sum over all points of `-ln p`, with the probability p of a point's
+    /// own label.
     fn log_loss(&self, power: f64) -> f64 {
         let of = |row: &LogRow| {
             let above: f64 = row.above.iter().map(|log| (power * log).exp()).sum();
@@ -411,7 +422,7 @@ mod tests {
         }
     }
 
-    /// The log loss from logarithms equals the log loss by definition.
+    /// The log loss from logarithms of outputs equals the log loss by its definition.
     #[test]
     fn logarithms_give_the_loss_of_the_formula() {
         let (outputs, labels) = drawn(300, 5);
@@ -425,7 +436,8 @@ mod tests {
         }
     }
 
-    /// Draws labels with `p ∝ max(f, 0.02)^4`, so that the fit should find this floor and power.
+    /// Draws outputs f, and labels with the probabilities `p ∝ max(f, 0.02)^4`. A fit to them should find the floor
+    /// 0.02 and the power 4.
     fn drawn(n: usize, seed: u64) -> (Matrix, Vec<u32>) {
         let mut random = Random::new(seed, 3);
         let classes = 5;

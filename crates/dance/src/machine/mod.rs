@@ -1,6 +1,6 @@
-//! The Recursive Feature Machine, a kernel machine that learns its own metric (the paper, §2.3 and appendix B): the
-//! loop (`rfm`), the search for the kernel's bandwidth and shape (`tune`), and the fitted machine as a classifier
-//! ([`Classifier`]). [`Fitted`](crate::Fitted) is the way to it.
+//! The Recursive Feature Machine, a kernel machine that learns its own metric (the paper, §2.3 and appendix B). The
+//! modules are the loop (`rfm`), the search for the kernel's bandwidth and shape (`tune`), and the fitted machine as a
+//! classifier ([`Classifier`]). Callers fit a machine with [`Fitted`](crate::Fitted).
 
 mod classifier;
 mod rfm;

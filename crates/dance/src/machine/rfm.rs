@@ -4,9 +4,10 @@
 //! ```text
 //! M₀ = I;  for t = 0…rounds:  fit βₜ under Mₜ;  evaluate it on the validation points;  Mₜ₊₁ = G / max(G)
 //! ```
-//! The best iteration is kept; on some data that is the one with M₀. The loop ends early if accuracy falls below
-//! best/1.1. With n points and c classes, the regression of an iteration costs `n³/3 + 2n²c` flops; `device::cpu::agop`
-//! states the cost of the AGOP.
+//! The best iteration is kept; on some data that is iteration 0, with the identity metric. The loop ends early if the
+//! accuracy falls below the best accuracy divided by 1.1. With n points and c classes, the regression of an iteration
+//! costs `n³/3 + 2n²c` flops; [`agop_flops`](crate::device::cpu::agop_flops) returns the cost
+//! of the AGOP.
 //!
 //! **Root.** The loop needs M alone. Models need its symmetric root `R = M^(1/2)`, a d×d matrix for d dimensions. It is
 //! computed once, by an eigendecomposition of about `10·d³` flops in f64, on the host for every device.
@@ -31,22 +32,23 @@ use crate::numeric::linalg;
 use crate::numeric::matrix::Matrix;
 use crate::numeric::random::Random;
 
-/// The loop ends if accuracy falls below the best divided by this.
+/// The loop of the [module](self) ends if the accuracy falls below the best accuracy divided by this number.
 const COLLAPSE: f64 = 1.1;
-/// The number of the random stream that draws the points over which the AGOP is averaged.
+/// The number of the random stream that draws the points over which the AGOP (average gradient outer product) is
+/// averaged.
 const SAMPLE_PURPOSE: u64 = 0xa60b;
 
-/// Points with their labels.
+/// A part of the points, such as the training points, with their labels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
-    /// One row per point, normalised.
+    /// The embeddings, one row per point, normalised.
     pub embeddings: Matrix,
-    /// One class index per row.
+    /// The class index of every point.
     pub labels: Vec<u32>,
 }
 
 impl Part {
-    /// Returns no points, in this number of dimensions.
+    /// Returns a part without points. Its matrix has `dimensions` columns.
     pub(crate) fn none(dimensions: usize) -> Self {
         Self { embeddings: Matrix::with_columns(dimensions), labels: Vec::new() }
     }
@@ -55,8 +57,8 @@ impl Part {
         Self { embeddings: self.embeddings.select(rows), labels: rows.iter().map(|&row| self.labels[row]).collect() }
     }
 
-    /// Returns the input of a fit on these training points, evaluated at `held_out`. Points are coordinates in `basis`,
-    /// if there is one.
+    /// Returns the input of a fit on these training points, evaluated at the points `held_out`. With a `basis`, all
+    /// points are coordinates in it.
     pub(crate) fn fit_points<'a>(
         &'a self,
         classes: usize,
@@ -76,7 +78,7 @@ impl Part {
     }
 }
 
-/// The settings of the kernel machine that are not searched over.
+/// The settings of the kernel machine that the search for a kernel does not vary.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct RfmConfig {
@@ -84,13 +86,14 @@ pub(crate) struct RfmConfig {
     pub(crate) ridge: f64,
     /// The largest number of times that the metric is learned.
     pub(crate) rounds: usize,
-    /// The largest number of points over which the AGOP is averaged. If there are more, a seeded sample is drawn; with
-    /// `None` all points are used. The AGOP is a mean over points, so thousands determine it.
+    /// The largest number of points over which the AGOP (average gradient outer product) is averaged. If there are more
+    /// points, a seeded sample is drawn; with `None` all points are used. Thousands of points determine the AGOP,
+    /// because it is a mean over points.
     pub(crate) agop_points: Option<usize>,
-    /// The number of iterations in a row without a better quality on the validation points that ends the loop; `None`
-    /// sets no such limit.
+    /// The number of iterations in a row after which the loop ends, if none of them improves the quality on the
+    /// validation points. `None` sets no such limit.
     pub(crate) patience: Option<usize>,
-    /// The seed of the sample.
+    /// The seed of the sample of points over which the AGOP (average gradient outer product) is averaged.
     pub(crate) seed: u64,
 }
 
@@ -112,17 +115,17 @@ impl RfmConfig {
     }
 }
 
-/// The best iteration of a loop.
+/// The best iteration of the loop that the [module](self) describes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Best {
-    /// The number of the iteration, which is the number of times that the metric was learned before it.
+    /// The number of the iteration, counted from 0. The metric was learned as many times before this iteration.
     pub(super) round: usize,
     /// The iteration's quality on the held-out points; `None` without such points.
     pub(super) quality: Option<Quality>,
 }
 
-/// Runs the loop from the identity metric. The session keeps the iteration that is best on the held-out points, or the
-/// last one without such points. `train` is the number of training points.
+/// Runs the loop that the [module](self) describes, from the identity metric. `session` keeps the iteration that is
+/// best on the held-out points, or the last iteration without such points. `train` is the number of training points.
 pub(super) fn iterate(
     session: &mut dyn FitSession,
     train: usize,
@@ -180,7 +183,8 @@ pub(super) fn iterate(
     best.ok_or_else(|| Error::Data("the loop had no rounds".into()))
 }
 
-/// Returns the rows of the training points over which the AGOP is averaged, ascending; `None` for all points.
+/// Returns the rows of the training points over which the AGOP (average gradient outer product) is averaged, ascending;
+/// `None` for all points.
 fn agop_sample(train: usize, config: &RfmConfig) -> Option<Vec<usize>> {
     let points = config.agop_points.filter(|&points| points < train)?;
     let mut rows: Vec<usize> = (0..train).collect();
@@ -195,20 +199,20 @@ fn agop_sample(train: usize, config: &RfmConfig) -> Option<Vec<usize>> {
 pub(crate) struct Rfm {
     /// The kernel. Its bandwidth is a distance under the learned metric.
     pub(crate) kernel: Kernel,
-    /// The symmetric root of the metric, d×d.
+    /// The symmetric root of the metric, d×d for d dimensions.
     pub(crate) metric_root: Matrix,
-    /// The normalised training points, n×d.
+    /// The normalised training points, n×d for n points with d dimensions.
     pub(crate) train: Matrix,
     /// The labels of the training points.
     pub(crate) labels: Vec<u32>,
-    /// The coefficients of the regression, n×c.
+    /// The coefficients of the regression, n×c for n training points and c classes.
     pub(crate) beta: Matrix,
-    /// The number of times that the metric was learned; 0 is the identity metric.
+    /// The number of times that the metric was learned. With 0, the metric is the identity.
     pub(crate) rounds: usize,
 }
 
 impl Rfm {
-    /// Makes a machine of the training points, and of the metric and coefficients that a fit session has chosen.
+    /// Makes a machine from the training points, and from the metric and coefficients that a fit session has chosen.
     pub(super) fn new(
         kernel: Kernel,
         points: Part,
@@ -224,8 +228,8 @@ impl Rfm {
         Ok(Self { kernel, metric_root, train, labels, beta, rounds })
     }
 
-    /// Fits a machine with this kernel to normalised points, without a search and without held-out points; the last
-    /// iteration is kept. Points are coordinates in `basis`, if there is one.
+    /// Fits a machine with the given kernel to normalised points, without a search and without held-out points. The
+    /// last iteration is kept. With a `basis`, the points are coordinates in it.
     pub(crate) fn fit(
         device: &dyn Device,
         points: Part,
@@ -277,31 +281,33 @@ fn symmetric_root(metric: &Matrix) -> Result<Matrix> {
     Matrix::new((0..d * d).map(|at| root[(at / d, at % d)] as f32).collect(), d, d)
 }
 
-/// Directions in which the points' sum of squares is below this share of the largest are rounding errors.
+/// The share below which the sum of squares of the points along a direction counts as a rounding error. It is a share
+/// of the largest such sum.
 const NEGLIGIBLE: f64 = 1e-13;
 
-/// The largest number n of points that are fitted in their span; with more, the n×n eigendecomposition takes longer
-/// than it saves.
+/// The largest number n of points that are fitted as coordinates in their [span](self). With more points, the
+/// eigendecomposition of an n×n matrix takes longer than it saves.
 const MOST_POINTS: usize = 2048;
 
-/// The span of some points.
+/// The span of some points: an orthonormal basis of the span, and the points' coordinates in this basis.
 #[derive(Debug)]
 pub(super) struct Span {
-    /// An orthonormal basis of r directions, one per row, r×d.
+    /// The orthonormal basis of the span, one direction per row: r×d for r directions in d dimensions.
     pub(super) basis: Matrix,
-    /// The coordinates of the n points in the basis, n×r.
+    /// The coordinates of the points in the basis, n×r for n points and r directions.
     pub(super) coordinates: Matrix,
 }
 
 impl Span {
-    /// Returns the largest number of bytes that [`of`](Self::of) has allocated at a time: the points, their inner
+    /// Returns the largest number of bytes that [`of`](Self::of) has allocated at one time: for the points, their inner
     /// products and the eigenvectors, in f64.
     pub(super) fn bytes(points: &Matrix) -> u64 {
         let (n, d) = (points.rows() as u64, points.cols() as u64);
         8 * n.saturating_mul(2 * d + 5 * n)
     }
 
-    /// Returns the span of points that are fewer than their dimensions; `None` if a fit in the span would save nothing.
+    /// Returns the span of the points, if there are fewer points than dimensions. Returns `None` if a fit in the span
+    /// would save nothing.
     pub(super) fn of(points: &Matrix, context: &Context<'_>) -> Option<Self> {
         let (n, d) = (points.rows(), points.cols());
         if n >= d || n > MOST_POINTS {
@@ -328,8 +334,8 @@ impl Span {
         })
     }
 
-    /// Maps a machine that was fitted in the span back to the original dimensions. `train` holds its training points in
-    /// the original dimensions.
+    /// Maps a machine that was fitted in the span back to the original dimensions. `train` holds the machine's training
+    /// points in the original dimensions.
     pub(super) fn expand(&self, machine: Rfm, train: Matrix, context: &Context<'_>) -> Rfm {
         let (r, d) = (self.basis.rows(), self.basis.cols());
         let metric_root = if machine.rounds == 0 {

@@ -1,5 +1,5 @@
-//! The index of reference points, and the neighbors that it finds. A device returns candidates, and their distances in
-//! f64 select the neighbors.
+//! The index of reference points, among which neighbors are searched, and the neighbors that it finds. A device returns
+//! candidates, and the candidates' distances in f64 select the neighbors.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -12,21 +12,23 @@ use crate::numeric::matrix::Matrix;
 
 /// The largest number of queries in a parallel task: enough that a point loaded from memory serves several queries.
 const GROUP: usize = 1024;
-/// The number of queries in a parallel task if the device computes the distances.
+/// The number of queries in a parallel task if the device has computed the distances.
 const SORTED: usize = 64;
-/// The number of consecutive points in a bucket. Points of one bucket are near in memory, so pairs are sorted by bucket
-/// only.
+/// The number of consecutive points in a bucket. The points of a bucket are near each other in memory. So pairs of a
+/// query and a candidate are sorted by bucket only, and not by point.
 const BUCKET: usize = 16;
 
-/// Reference points, mapped by the root of the metric and loaded on a device for searches.
+/// Reference points, among which neighbors are searched. They are mapped by the root of the metric, and loaded on a
+/// device.
 #[derive(Clone)]
 pub struct Index {
     handle: Arc<dyn IndexHandle>,
     points: Arc<Matrix>,
-    /// One key per point: of points at the same distance, the one with the smallest key comes first.
+    /// One key per point, if the caller has set keys. Of points at the same distance, the one with the smallest key
+    /// comes first.
     keys: Option<Arc<Vec<f64>>>,
-    /// The reach of every point: the largest squared distance to a query at which it is a reverse neighbor of the
-    /// query.
+    /// The reach of every point: the largest squared distance to a query at which the point is a reverse neighbor of
+    /// the query.
     reach: Option<Arc<Vec<f64>>>,
 }
 
@@ -37,8 +39,8 @@ impl std::fmt::Debug for Index {
 }
 
 impl Index {
-    /// Opens `points`, which the root of the metric has already mapped, on a device. Fails with [`Error::Data`] if
-    /// there are none, or 2³² or more.
+    /// Opens `points` on a device. The root of the metric must have mapped the points already. Fails with
+    /// [`Error::Data`] if there are no points, or 2³² or more.
     pub fn open(device: &dyn Device, points: Matrix, context: &Context<'_>) -> Result<Self> {
         if points.rows() == 0 || points.cols() == 0 {
             return Err(Error::Data("there are no reference points to search".into()));
@@ -50,8 +52,8 @@ impl Index {
         Ok(Self { handle, points: Arc::new(points), keys: None, reach: None })
     }
 
-    /// Sets one key per point. Of points at the same distance, the one with the smaller key then comes first, and of
-    /// equal keys the one with the lower index.
+    /// Sets one key per point. Of points at the same distance, the point with the smaller key then comes first. If the
+    /// keys are equal too, the point with the lower index comes first.
     pub fn with_keys(mut self, keys: Vec<f64>) -> Self {
         debug_assert_eq!(keys.len(), self.len());
         self.keys = Some(Arc::new(keys));
@@ -59,8 +61,8 @@ impl Index {
     }
 
     /// Sets the reach of every point: the largest squared distance to a query at which the point is a reverse neighbor
-    /// of the query. With +∞ it always is, with a negative number never. Fails with [`Error::Data`] if the index has
-    /// clones.
+    /// of the query. With +∞ the point is a reverse neighbor of every query, with a negative number of none. Fails with
+    /// [`Error::Data`] if the index has clones.
     pub fn set_reach(&mut self, squared: Vec<f64>, context: &Context<'_>) -> Result<()> {
         let handle = Arc::get_mut(&mut self.handle)
             .ok_or_else(|| Error::Data("the reach of an index in use cannot change".into()))?;
@@ -69,17 +71,18 @@ impl Index {
         Ok(())
     }
 
-    /// Returns the key of a point; 0 without keys.
+    /// Returns the key of the point with the index `id`, which decides between points at the same distance. Returns 0
+    /// if the index has no keys.
     pub(crate) fn key(&self, id: u32) -> f64 {
         self.keys.as_ref().map_or(0.0, |keys| keys[id as usize])
     }
 
-    /// Returns the points.
+    /// Returns the reference points.
     pub fn points(&self) -> &Matrix {
         &self.points
     }
 
-    /// Returns the number of points.
+    /// Returns the number of reference points.
     pub fn len(&self) -> usize {
         self.points.rows()
     }
@@ -89,13 +92,14 @@ impl Index {
         self.len() == 0
     }
 
-    /// Returns the `k` nearest points of every query.
+    /// Returns the `k` nearest reference points of every query.
     pub fn search(&self, queries: &Matrix, k: usize, context: &Context<'_>) -> Result<Neighbors> {
         self.search_without(queries, k, None, context)
     }
 
-    /// Returns the `k` nearest points of every query, without the point whose index `skip` holds for the query, if any.
-    /// With the index's own points as queries, that is the query itself.
+    /// Returns the `k` nearest reference points of every query, except the point to skip. For each query, `skip` holds
+    /// the index of this point, or `None`. With the index's own points as queries, the point to skip is the query
+    /// itself.
     pub fn search_without(
         &self,
         queries: &Matrix,
@@ -123,7 +127,7 @@ impl Index {
         Ok(found)
     }
 
-    /// Returns the `k` neighbors of each of the first `count` points among all other points.
+    /// Returns the `k` nearest neighbors of each of the first `count` points, among all other points of the index.
     pub fn search_own(&self, count: usize, k: usize, context: &Context<'_>) -> Result<Neighbors> {
         let itself: Vec<_> = (0..count as u32).map(Some).collect();
         if count == self.len() {
@@ -133,9 +137,9 @@ impl Index {
         self.search_without(&own, k, Some(&itself), context)
     }
 
-    /// Returns the `k` nearest points of every query, and for every query its reverse neighbors: the points that have
-    /// the query within their reach, as pairs of index (ascending) and squared distance. Fails with [`Error::Data`] if
-    /// [`set_reach`](Self::set_reach) was not called before.
+    /// Returns the `k` nearest points of every query, and the reverse neighbors of every query. Reverse neighbors are
+    /// the points that have the query within their reach, as pairs of index (ascending) and squared distance. Fails
+    /// with [`Error::Data`] if [`set_reach`](Self::set_reach) was not called before.
     pub fn search_both_ways(
         &self,
         queries: &Matrix,
@@ -170,8 +174,8 @@ impl Index {
         Ok((found, reached))
     }
 
-    /// Returns the neighbors of the first `count` points, of which the indices are known. `ids` holds them, point after
-    /// point, the same number for each point.
+    /// Returns the neighbors of the first `count` points, from the known indices of these neighbors. Only the distances
+    /// are computed. `ids` holds the neighbors' indices, point after point, the same number for each point.
     pub(crate) fn neighbors_by_id(&self, count: usize, ids: &[u32], context: &Context<'_>) -> Result<Neighbors> {
         let k = ids.len().checked_div(count).unwrap_or(0);
         let mut lists = Candidates::default();
@@ -182,8 +186,8 @@ impl Index {
         self.nearest((&own, &*self.handle.open_queries(&own, context)?), &lists, k, |_| None, context)
     }
 
-    /// Calls `work` on blocks of queries, with the index of the block's first query. An interruption ends the search
-    /// between blocks.
+    /// Calls `work` on one block of queries after the other, with the index of the block's first query. An interruption
+    /// ends the search between blocks.
     fn in_blocks(
         &self,
         queries: &Matrix,
@@ -213,13 +217,13 @@ impl Index {
         Ok(())
     }
 
-    /// Compares pairs of squared distance and index, by distance, then key, then index.
+    /// Compares two points, each a pair of squared distance and index: by distance, then by key, then by index.
     fn nearer(&self, a: &(f64, u32), b: &(f64, u32)) -> Ordering {
         let keys = || self.key(a.1).total_cmp(&self.key(b.1));
         a.0.total_cmp(&b.0).then_with(keys).then(a.1.cmp(&b.1))
     }
 
-    /// Returns the `k` nearest of each query's candidates, without the point that `skip` returns for the query.
+    /// Returns the `k` nearest of each query's candidates, except the point whose index `skip` returns for the query.
     fn nearest(
         &self,
         (queries, asked): (&Matrix, &dyn QueryHandle),
@@ -240,17 +244,17 @@ impl Index {
         Ok(found)
     }
 
-    /// Sorts pairs of squared distance and index, and returns the `k` nearest.
+    /// Sorts points, each a pair of squared distance and index, and returns the `k` nearest.
     fn first<'a>(&self, k: usize, pairs: &'a mut [(f64, u32)]) -> &'a [(f64, u32)] {
         pairs.sort_unstable_by(|a, b| self.nearer(a, b));
         &pairs[..k.min(pairs.len())]
     }
 
-    /// Computes the candidates' squared distances in f64. Calls `keep` for every query, with the query's index, its
-    /// candidates as pairs of squared distance and index, and its entry in `results`.
+    /// Computes the candidates' squared distances in f64. For every query, `keep` is called with the query's index, the
+    /// candidates as pairs of squared distance and index, and the query's entry in `results`.
     ///
-    /// If the device does not return the distances, the host goes through the points in order of memory, so that a
-    /// point is loaded once for all queries of a group that have it as a candidate.
+    /// If the device does not return the distances, the host goes through the points in order of memory. So a point is
+    /// loaded once for all queries of a group that have it as a candidate.
     fn distances<T: Send>(
         &self,
         (queries, asked): (&Matrix, &dyn QueryHandle),
@@ -294,8 +298,8 @@ impl Index {
         Ok(())
     }
 
-    /// Returns all pairs of a query in `rows` and one of its candidates. They are sorted by bucket: the [`BUCKET`]
-    /// consecutive points to which the candidate belongs.
+    /// Returns all pairs of a query with an index in `rows` and one of the query's candidates. The pairs are sorted by
+    /// bucket: the [`BUCKET`] consecutive points to which the candidate belongs.
     fn pairs_by_bucket(&self, candidates: &Candidates, rows: std::ops::Range<usize>) -> Vec<(u32, u32)> {
         let mut ends = vec![0usize; self.len().div_ceil(BUCKET) + 1];
         for row in rows.clone() {
@@ -318,16 +322,17 @@ impl Index {
     }
 }
 
-/// The reverse neighbors of every query: the points that have it within their reach, as pairs of index (ascending) and
-/// squared distance.
+/// The reverse neighbors of every query: the points that have the query within their reach. Each is a pair of index
+/// (ascending) and squared distance.
 pub(crate) type ReverseNeighbors = Vec<Vec<(u32, f64)>>;
 
 /// The nearest reference points of every query, nearest first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Neighbors {
-    /// The number of entries per query in `ids` and `squared`. A query may have fewer neighbors.
+    /// The number of entries that every query has in `ids` and `squared`. Entries may be unused, if a query has fewer
+    /// neighbors.
     stride: usize,
-    /// The number of neighbors of every query.
+    /// The number of neighbors of every query, at most `stride`.
     lengths: Vec<u32>,
     ids: Vec<u32>,
     squared: Vec<f64>,
@@ -344,8 +349,8 @@ impl Neighbors {
         self.lengths.is_empty()
     }
 
-    /// Returns the reference indices of a query's neighbors, nearest first: as many as were searched for, or all
-    /// reference points if they are fewer.
+    /// Returns the indices of the reference points that are a query's neighbors, nearest first. There are as many as
+    /// were searched for, or all reference points if they are fewer.
     pub fn ids(&self, query: usize) -> &[u32] {
         &self.ids[query * self.stride..][..self.lengths[query] as usize]
     }
@@ -355,9 +360,9 @@ impl Neighbors {
         &self.squared[query * self.stride..][..self.lengths[query] as usize]
     }
 
-    /// Merges the neighbors of the same queries among two disjoint sets of points into their `k` neighbors among all
-    /// points. `rows` are the indices, among all points, of the points that `self` refers to, and `other_rows` those of
-    /// `other`, both ascending.
+    /// Merges neighbors that were found for the same queries in two disjoint sets of points. Returns the `k` nearest
+    /// neighbors of every query among the points of both sets. The indices in the result count the points of both sets.
+    /// `rows` holds these indices for the points of `self`, and `other_rows` for the points of `other`, both ascending.
     pub(crate) fn merge(&self, rows: &[usize], other: &Self, other_rows: &[usize], k: usize) -> Self {
         let mut merged = Self::with_capacity(self.len(), k.min(rows.len() + other_rows.len()));
         let stride = merged.stride;
@@ -381,14 +386,15 @@ impl Neighbors {
         merged
     }
 
-    /// Returns the reference indices of all neighbors, query after query, and the number of neighbors per query. Every
-    /// query must have the same number.
+    /// Returns the indices of all neighbors among the reference points, query after query, and the number of neighbors
+    /// per query. All queries must have the same number of neighbors.
     pub(crate) fn table(&self) -> (Vec<u32>, usize) {
         let columns = self.lengths.first().map_or(0, |&length| length as usize);
         ((0..self.len()).flat_map(|query| self.ids(query)).copied().collect(), columns)
     }
 
-    /// Appends the neighbors of further queries, among the same reference points and with the same number of neighbors.
+    /// Appends the neighbors of further queries. They must come from the same reference points, and every query must
+    /// have the same number of neighbors.
     pub(crate) fn append(&mut self, other: Self) {
         if self.is_empty() {
             *self = other;
@@ -400,21 +406,22 @@ impl Neighbors {
         self.squared.extend_from_slice(&other.squared);
     }
 
-    /// Returns the slots of every query, to be filled with its neighbors.
+    /// Returns the room for each query's neighbors, one query after the other, so that the neighbors can be written
+    /// there.
     fn slots(&mut self) -> impl Iterator<Item = NeighborSlots<'_>> {
         let stride = self.stride.max(1);
         let lists = self.ids.chunks_mut(stride).zip(self.squared.chunks_mut(stride));
         self.lengths.iter_mut().zip(lists).map(|(length, (ids, squared))| NeighborSlots { length, ids, squared })
     }
 
-    /// Creates empty lists of at most `stride` neighbors for each of `queries`.
+    /// Creates empty lists for `queries` queries, with room for `stride` neighbors each.
     fn with_capacity(queries: usize, stride: usize) -> Self {
         let slots = queries * stride;
         Self { stride, lengths: vec![0; queries], ids: vec![0; slots], squared: vec![0.0; slots] }
     }
 }
 
-/// The slots for one query's neighbors.
+/// The room for one query's neighbors in [`Neighbors`].
 struct NeighborSlots<'a> {
     length: &'a mut u32,
     ids: &'a mut [u32],
@@ -422,7 +429,8 @@ struct NeighborSlots<'a> {
 }
 
 impl NeighborSlots<'_> {
-    /// Writes the neighbors, nearest first and at most as many as there are slots.
+    /// Writes one query's neighbors, which are pairs of squared distance and index, nearest first. There must be room
+    /// for all of them.
     fn fill(&mut self, pairs: &[(f64, u32)]) {
         *self.length = pairs.len() as u32;
         for ((id, squared), pair) in self.ids.iter_mut().zip(self.squared.iter_mut()).zip(pairs) {

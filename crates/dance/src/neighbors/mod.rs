@@ -1,13 +1,14 @@
-//! Exact nearest neighbors among points mapped by the root of the learned metric (the paper, §3.1: `N_k(Z, Z̃)`).
+//! Exact nearest neighbors among points mapped by the root of the learned metric (the paper, §3.1).
 //!
 //! A [device](crate::device) returns candidates: all points that can be among the k nearest within the rounding error
-//! of its arithmetic. [`squared_distance`] then computes the candidates' distances in f64, which select the neighbors.
-//! So duplicates of a point tie exactly, a point has distance 0 to its copies, and no neighbor depends on tiles,
-//! threads, the number of queries or the device. Of points at the same distance the one with the lower index comes
-//! first, or the one with the smaller key if the points have keys.
+//! of its arithmetic. [`squared_distance`] then computes the candidates' distances in f64, and these select the
+//! neighbors. So duplicates of a point tie exactly, and a point has distance 0 to its copies. No neighbor depends on
+//! tiles, threads, the number of queries or the device. Of points at the same distance, the point with the lower index
+//! comes first. If the points have *keys*, the point with the smaller key comes first instead.
 //!
-//! [`Index::search_both_ways`] also finds reverse neighbors in the same pass. The reverse neighbors of a query are the
-//! points that have it within their reach, a squared distance that is set for every point.
+//! [`Index::search_both_ways`] also finds reverse neighbors in the same pass. Every point can have a *reach*, a squared
+//! distance that the caller sets. The reverse neighbors of a query are the points whose squared distance to the query
+//! is at most their reach.
 //!
 //! Cost, for n points with d dimensions: `2·n·d` flops per query on the device, and a few hundred distances on the
 //! host. Memory: the points twice, on the device and on the host.

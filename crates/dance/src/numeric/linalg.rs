@@ -1,8 +1,8 @@
 //! Dense linear algebra on faer: products, Cholesky factors, triangular solves and eigenvectors.
 //!
-//! **Parallel and reproducible.** Work is cut into tiles whose size depends on the shapes alone, and one thread
-//! computes each tile. So the result has the same bits for every number of threads. Parallel functions must be called
-//! inside [`Context::run`](crate::Context::run). [`Matrix`] is row-major.
+//! **Parallel and reproducible.** Work is cut into tiles whose size depends on the shapes of the matrices alone, and
+//! one thread computes each tile. So a result has the same bits for every number of threads. Parallel functions must be
+//! called inside [`Context::run`](crate::Context::run). [`Matrix`] is row-major.
 
 use std::ops::{AddAssign, Mul, MulAssign, SubAssign};
 
@@ -22,7 +22,7 @@ use crate::numeric::matrix::Matrix;
 pub(crate) type View<'a> = MatRef<'a, f32>;
 pub(crate) type ViewMut<'a> = MatMut<'a, f32>;
 
-/// A floating-point type to compute in: f32, or f64 if the rounding errors of f32 are too large.
+/// A floating-point type for computations: f32, or f64 where the rounding errors of f32 are too large.
 pub(crate) trait Real:
     RealField + Copy + Default + Send + Sync + Into<f64> + Mul<Output = Self> + AddAssign + SubAssign + MulAssign
 {
@@ -75,7 +75,8 @@ impl Real for f64 {
         value
     }
 
-    /// Converts the operands to f64 one block of columns at a time, so that no n×n matrix of f64 is allocated.
+    /// Computes `out = left · rightᵀ`. The operands are converted to f64 one block of columns at a time, so that no
+    /// second large matrix is allocated.
     fn weights_gram(mut out: MatMut<'_, f64>, left: View<'_>, right: View<'_>) {
         const DEPTH: usize = 512;
         let depth = left.ncols();
@@ -116,13 +117,13 @@ pub(crate) fn row_major_mut<T>(data: &mut [T], rows: usize, cols: usize) -> MatM
     MatMut::from_row_major_slice_mut(data, rows, cols)
 }
 
-/// Computes `out = scale · left · right` on one thread, or adds the product to `out` if `accumulate`.
+/// Computes `scale · left · right` on one thread. The product replaces `out`, or is added to `out` if `accumulate`.
 pub(crate) fn gemm<T: Real>(out: MatMut<'_, T>, accumulate: bool, left: MatRef<'_, T>, right: MatRef<'_, T>, scale: T) {
     let accum = if accumulate { Accum::Add } else { Accum::Replace };
     matmul(out, accum, left, right, scale, Par::Seq);
 }
 
-/// Returns the sum of `values` in f64, added in a fixed order that vectorises.
+/// Returns the sum of `values` in f64. The order of the additions is fixed, and compilers can vectorise it.
 pub(crate) fn sum(values: &[f32]) -> f64 {
     let mut lanes = [0.0f64; 8];
     let chunks = values.chunks_exact(8);
@@ -135,7 +136,8 @@ pub(crate) fn sum(values: &[f32]) -> f64 {
     lanes.iter().sum::<f64>() + rest
 }
 
-/// Returns the number of rows of a tile: enough for fast products, few enough that threads finish together.
+/// Returns the number of rows in each tile of a matrix with `rows` rows. Tiles are large enough for fast products, and
+/// small enough that threads finish together.
 fn tile_rows(rows: usize) -> usize {
     match rows {
         0..512 => 64,
@@ -160,8 +162,8 @@ pub(crate) fn product<T: Real>(out: MatMut<'_, T>, left: MatRef<'_, T>, right: M
 /// Replaces the lower triangle of the symmetric n×n matrix `a` by its Cholesky factor, in `n³/3` flops. The upper
 /// triangle is neither read nor written. `Err` holds the row of the first pivot that is not positive.
 ///
-/// The algorithm is left-looking in block columns: one product applies all updates to a block column, then its diagonal
-/// block is factorised, and the rows below are solved against it.
+/// The algorithm is left-looking in block columns. For each block column, one product applies all updates. Then the
+/// diagonal block is factorised, and the rows below are solved against this block.
 pub(crate) fn cholesky<T: Real>(a: &mut [T], n: usize) -> Result<(), usize> {
     // Multiples of 96, the block width of the matrix product.
     let block = if n < 1024 { 96 } else { 192 };
@@ -198,8 +200,8 @@ pub(crate) fn cholesky<T: Real>(a: &mut [T], n: usize) -> Result<(), usize> {
     Ok(())
 }
 
-/// Solves `L·Lᵀ·x = right` in place for every column of `right`, in parallel. `L` is the lower triangle of `factor`,
-/// n×n.
+/// Solves `L·Lᵀ·x = right` in place for every column of `right`, in parallel. `L` is the lower triangle of `factor`, a
+/// row-major n×n matrix for n rows of `right`.
 pub(crate) fn cholesky_solve(factor: &[f32], right: &mut Matrix) {
     let n = right.rows();
     let lower = row_major(factor, n, n);
@@ -215,7 +217,7 @@ pub(crate) fn cholesky_solve(factor: &[f32], right: &mut Matrix) {
 }
 
 /// Replaces every row x of `rows` by `L⁻¹x`, or by `L⁻ᵀx` if `transposed`, in parallel. `L` is the lower triangle of
-/// `factor`, n×n.
+/// the row-major n×n matrix `factor`.
 pub(crate) fn solve_rows(factor: &[f64], n: usize, rows: &mut [f64], transposed: bool) {
     const ROWS: usize = 64;
     let lower = row_major(factor, n, n);
@@ -230,8 +232,8 @@ pub(crate) fn solve_rows(factor: &[f64], n: usize, rows: &mut [f64], transposed:
     });
 }
 
-/// Returns the inverse of a symmetric positive definite n×n matrix, and replaces the matrix by its Cholesky factor.
-/// `Err` holds the row of the first pivot that is not positive.
+/// Returns the inverse of the symmetric positive definite n×n matrix `a`. The lower triangle of `a` becomes its
+/// Cholesky factor. `Err` holds the row of the first pivot that is not positive.
 pub(crate) fn inverse(a: &mut [f64], n: usize) -> Result<Vec<f64>, usize> {
     cholesky(a, n)?;
     let mut inverse = vec![0.0; n * n];
@@ -243,8 +245,8 @@ pub(crate) fn inverse(a: &mut [f64], n: usize) -> Result<Vec<f64>, usize> {
     Ok(inverse)
 }
 
-/// Returns the diagonal of `(L·Lᵀ)⁻¹`: the squared norms of the columns of `L⁻¹`. `L` is the lower triangle of
-/// `factor`, n×n. `n³/3` flops.
+/// Returns the diagonal of `(L·Lᵀ)⁻¹`, which holds the squared norms of the columns of `L⁻¹`. `L` is the lower triangle
+/// of the row-major n×n matrix `factor`. The cost is `n³/3` flops.
 pub(crate) fn inverse_diagonal(factor: &[f32], n: usize) -> Vec<f32> {
     const BLOCK: usize = 96;
     let lower = row_major(factor, n, n);
@@ -284,7 +286,7 @@ pub(crate) fn symmetric_eigen(symmetric: MatRef<'_, f64>) -> Option<(Vec<f64>, M
     Some((values, vectors))
 }
 
-/// Copies the lower triangle of the n×n matrix `square` to the upper one, in parallel over rows.
+/// Copies the lower triangle of the n×n matrix `square` to the upper triangle, in parallel over rows.
 pub(crate) fn mirror(square: &mut [f32], n: usize) {
     const TILE: usize = 64;
     for start in (0..n).step_by(TILE) {
@@ -310,7 +312,7 @@ pub(crate) fn mirror(square: &mut [f32], n: usize) {
     }
 }
 
-/// Returns the columns `chosen` of the n×n matrix `square`, in parallel over rows.
+/// Returns the columns with the indices `chosen` of the n×n matrix `square`, in parallel over rows.
 pub(crate) fn gather_columns(square: &[f32], n: usize, chosen: &[usize]) -> Matrix {
     let mut out = Matrix::zeros(n, chosen.len());
     out.as_mut_slice().par_chunks_mut(chosen.len().max(1)).zip(square.par_chunks(n)).for_each(|(out, row)| {

@@ -39,8 +39,8 @@ impl<T: Copy + Default> Matrix<T> {
         Self { rows: 0, cols, data: Vec::new() }
     }
 
-    /// Appends the rows of `other`. A matrix without rows takes the number of columns of `other`; otherwise a different
-    /// number is an [`Error::Shape`].
+    /// Appends the rows of `other`. A matrix without rows takes the number of columns of `other`. Otherwise a different
+    /// number of columns is an [`Error::Shape`].
     pub fn append(&mut self, other: &Self) -> Result<()> {
         if self.rows == 0 {
             self.cols = other.cols;
@@ -67,12 +67,12 @@ impl<T: Copy + Default> Matrix<T> {
         self.cols
     }
 
-    /// Returns one row.
+    /// Returns the row with the index `row`.
     pub fn row(&self, row: usize) -> &[T] {
         &self.data[row * self.cols..][..self.cols]
     }
 
-    /// Returns one row, mutable.
+    /// Returns the row with the index `row`, mutable.
     pub fn row_mut(&mut self, row: usize) -> &mut [T] {
         &mut self.data[row * self.cols..][..self.cols]
     }
@@ -92,7 +92,7 @@ impl<T: Copy + Default> Matrix<T> {
         self.data
     }
 
-    /// Returns a new matrix of the given rows, in the given order.
+    /// Returns a new matrix of the rows with the indices `rows`, in the order of `rows`.
     pub fn select(&self, rows: &[usize]) -> Self {
         let mut data = Vec::with_capacity(rows.len() * self.cols);
         for &row in rows {
@@ -101,8 +101,8 @@ impl<T: Copy + Default> Matrix<T> {
         Self { rows: rows.len(), cols: self.cols, data }
     }
 
-    /// Returns the rows of this matrix, followed by those of `below`. A matrix without columns takes the number of
-    /// columns of `below`.
+    /// Returns a matrix of this matrix's rows, followed by the rows of `below`. A matrix without columns takes the
+    /// number of columns of `below`.
     pub(crate) fn concat(mut self, below: &Self) -> Self {
         self.data.extend_from_slice(&below.data);
         self.rows += below.rows;
@@ -119,8 +119,8 @@ pub struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// Wraps `values`, which holds rows of `cols` numbers each. Queries that end in an incomplete row are refused when
-    /// they are scored.
+    /// Wraps `values`, which holds rows of `cols` numbers each. An incomplete last row is refused later, when the rows
+    /// are scored as queries.
     pub fn new(values: &'a [f32], cols: usize) -> Self {
         Self { values, cols }
     }
@@ -145,12 +145,12 @@ impl<'a> Rows<'a> {
         self.values
     }
 
-    /// Returns the rows in a range.
+    /// Returns the rows whose indices are in the range `rows`.
     pub fn slice(&self, rows: std::ops::Range<usize>) -> Self {
         Self { values: &self.values[rows.start * self.cols..rows.end * self.cols], cols: self.cols }
     }
 
-    /// Copies the rows into a matrix.
+    /// Copies the rows into a matrix. Fails with [`Error::Shape`] if the last row is incomplete.
     pub fn to_matrix(&self) -> Result<Matrix> {
         Matrix::new(self.values.to_vec(), self.len(), self.cols)
     }
@@ -167,8 +167,8 @@ pub(crate) fn check_finite(origin: &str, matrix: &Matrix) -> Result<()> {
     check_finite_rows(origin, matrix.as_slice(), matrix.cols())
 }
 
-/// Returns [`Error::NotFinite`] if one of `values`, rows of `cols` numbers each, is not finite. `origin` names the
-/// values in the error.
+/// Returns [`Error::NotFinite`] if a number in `values` is not finite. `values` holds rows of `cols` numbers each, and
+/// `origin` names them in the error.
 pub(crate) fn check_finite_rows(origin: &str, values: &[f32], cols: usize) -> Result<()> {
     match values.iter().position(|value| !value.is_finite()) {
         None => Ok(()),
@@ -178,10 +178,12 @@ pub(crate) fn check_finite_rows(origin: &str, values: &[f32], cols: usize) -> Re
     }
 }
 
-/// A list of rows of different lengths, in one vector of values and one of offsets.
+/// A list of rows of different lengths. One vector holds the values of all rows, and another holds the index at which
+/// each row starts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Ragged<T> {
-    /// The index in `values` at which every row starts, then the end of the last row: one entry more than rows.
+    /// The index in `values` at which every row starts, and after these the number of all values. There is one entry
+    /// more than there are rows.
     offsets: Vec<usize>,
     values: Vec<T>,
 }
@@ -193,8 +195,8 @@ impl<T> Default for Ragged<T> {
 }
 
 impl<T> Ragged<T> {
-    /// Wraps `values`, whose rows start at `offsets`. Returns `None` unless the offsets ascend from 0 to the number of
-    /// values.
+    /// Wraps `values`, whose rows start at the indices `offsets`; the last offset is the end of the last row. Returns
+    /// `None` unless the offsets ascend from 0 to the number of values.
     pub(crate) fn new(offsets: Vec<usize>, values: Vec<T>) -> Option<Self> {
         let valid = offsets.first() == Some(&0) && offsets.last() == Some(&values.len()) && offsets.is_sorted();
         valid.then_some(Self { offsets, values })
@@ -206,7 +208,7 @@ impl<T> Ragged<T> {
         self.offsets.push(self.values.len());
     }
 
-    /// Appends the rows of another list.
+    /// Appends the rows of `other`.
     pub(crate) fn append(&mut self, mut other: Self) {
         let before = self.values.len();
         self.offsets.extend(other.offsets[1..].iter().map(|offset| before + offset));
@@ -223,12 +225,12 @@ impl<T> Ragged<T> {
         self.len() == 0
     }
 
-    /// Returns the range that a row takes among all values.
+    /// Returns the range of indices in [`values`](Self::values) that belong to the row with the index `row`.
     pub(crate) fn range(&self, row: usize) -> std::ops::Range<usize> {
         self.offsets[row]..self.offsets[row + 1]
     }
 
-    /// Returns one row.
+    /// Returns the row with the index `row`.
     pub(crate) fn row(&self, row: usize) -> &[T] {
         &self.values[self.range(row)]
     }
@@ -243,14 +245,15 @@ impl<T> Ragged<T> {
         &self.values
     }
 
-    /// Returns the index at which every row starts among all values, then the end of the last row.
+    /// Returns the index in [`values`](Self::values) at which every row starts, and after these the number of all
+    /// values.
     pub(crate) fn offsets(&self) -> &[usize] {
         &self.offsets
     }
 }
 
 impl<T: Clone> Ragged<T> {
-    /// Returns the given rows, in the given order.
+    /// Returns a list of the rows with the indices `rows`, in the order of `rows`.
     pub(crate) fn select(&self, rows: &[usize]) -> Self {
         let mut selected = Self::default();
         for &row in rows {
@@ -269,7 +272,8 @@ impl<T, Row: IntoIterator<Item = T>> FromIterator<Row> for Ragged<T> {
 }
 
 impl Quality {
-    /// Returns the quality of `outputs`, one row per point, for the true `labels`.
+    /// Returns the quality of a classifier on labelled points. `outputs` has one row per point and one column per
+    /// class; `labels` has the true class index of every point.
     pub fn of(outputs: &Matrix, labels: &[u32]) -> Self {
         let mut hits = 0usize;
         let mut loss = 0.0;
@@ -284,7 +288,8 @@ impl Quality {
     }
 }
 
-/// Returns how many of `labels` each class has, for labels below `classes`.
+/// Returns the number of points in each class. `labels` holds the class index of every point, which must be below
+/// `classes`.
 pub(crate) fn counts_of(labels: &[u32], classes: usize) -> Vec<usize> {
     let mut counts = vec![0; classes];
     for &label in labels {
@@ -293,7 +298,7 @@ pub(crate) fn counts_of(labels: &[u32], classes: usize) -> Vec<usize> {
     counts
 }
 
-/// Returns the index of the largest value, the first on a tie.
+/// Returns the index of the largest value, or the first such index on a tie.
 pub(crate) fn argmax(values: &[f32]) -> usize {
     let mut best = 0;
     for (place, value) in values.iter().enumerate() {
@@ -304,13 +309,14 @@ pub(crate) fn argmax(values: &[f32]) -> usize {
     best
 }
 
-/// Returns `‖a-b‖²` in f64. The squares are summed in the same order on every machine.
+/// Returns the squared distance `‖a-b‖²` of two points in f64. The squares are summed in the same order on every
+/// machine.
 pub fn squared_distance(a: &[f32], b: &[f32]) -> f64 {
     Arch::new().dispatch(SquaredDifference { a, b })
 }
 
-/// The computation of [`squared_distance`]. It is a type, since a closure would be compiled without the vector
-/// instructions.
+/// The arguments of [`squared_distance`], with the computation as its implementation of [`WithSimd`]. A closure would
+/// be compiled without vector instructions.
 struct SquaredDifference<'a> {
     a: &'a [f32],
     b: &'a [f32],

@@ -1,4 +1,4 @@
-//! Arithmetic of all modules: matrices, linear algebra, packed products, lists of lists and random numbers.
+//! Arithmetic that all modules use: matrices, linear algebra, packed products, lists of lists and random numbers.
 
 pub(crate) mod linalg;
 pub(crate) mod matrix;

@@ -1,12 +1,13 @@
-//! Matrix products with a right operand that is packed once and used by many queries.
+//! Matrix products whose right operand is fixed: it is packed once and multiplied with many queries.
 //!
-//! The columns of the right operand lie in panels of 16, and a panel is stored row by row, so that a product reads it
-//! once from memory. The *depth* is the summation index of the product: the row of the right operand. Every result is
-//! summed over the depth **in ascending order**, one fused multiply-add after the other. It does not depend on the
-//! other rows of the left operand, on tiles, threads or the vector width, so a query gives the same bits alone and in a
-//! batch. The product of a single row takes about as long as reading the panels.
+//! The columns of the right operand lie in *panels* of 16 columns. A panel is stored row by row, so that a product
+//! reads the panel once from memory. The *depth* is the summation index of the product: the row of the right operand.
+//! Every entry of the product is summed over the depth **in ascending order**, one fused multiply-add after the other.
+//! An entry does not depend on the other rows of the left operand, or on tiles, threads or the vector width. So a query
+//! gives the same bits alone and in a batch. The product of a single row takes about as long as reading the panels.
 //!
-//! Cost: 2 flops per result and depth. The left operand is repacked in blocks of a few rows, which stay in cache.
+//! Cost: 2 flops for every entry of the product and every step of the depth. The left operand is repacked in blocks of
+//! a few rows, which stay in cache.
 
 use pulp::{Arch, Simd, WithSimd};
 
@@ -14,11 +15,11 @@ use crate::context::Context;
 use crate::error::Result;
 use crate::numeric::matrix::Matrix;
 
-/// The number of a panel's rows that are read at a time: 32 KiB of f32, which stay in the first-level cache while a
-/// tile is computed.
+/// The number of rows of a panel (16 packed columns, see the [module](self)) that are read at a time. As f32 they are
+/// 32 KiB, which stay in the first-level cache while a tile is computed.
 const DEPTH: usize = 512;
-/// The number of rows of the left operand that are multiplied with all panels at a time: a multiple of every block
-/// height below.
+/// The number of rows of the left operand that are multiplied with all panels at a time. It is a multiple of 12, 6, 3
+/// and 1, the numbers of rows that fit into the registers of different processors.
 const TILE: usize = 96;
 
 /// The packed right operand of a product; see the [module](self).
@@ -26,12 +27,14 @@ const TILE: usize = 96;
 pub(crate) struct Packed<T = f32> {
     depth: usize,
     columns: usize,
-    /// The panels one after the other, each `depth × PANEL`. Columns of 0 fill up the last one.
+    /// The panels one after the other, each with `depth` rows of [`PANEL`] numbers. Columns of zeros fill up the last
+    /// panel.
     data: Vec<T>,
 }
 
 impl Packed {
-    /// Packs the transpose of `matrix`: products with it are inner products with the rows of `matrix`.
+    /// Packs the transpose of `matrix`. A product `left · self` then holds the inner products of the rows of `left`
+    /// with the rows of `matrix`.
     pub(crate) fn of_rows(matrix: &Matrix, context: &Context<'_>) -> Self {
         Self::new(matrix.cols(), matrix.rows(), |depth, column| matrix.row(column)[depth], context)
     }
@@ -41,7 +44,7 @@ impl Packed {
         Self::new(matrix.rows(), matrix.cols(), |depth, column| matrix.row(depth)[column], context)
     }
 
-    /// Returns the product `left · self`, computed in parallel over rows.
+    /// Returns the product `left · self`, computed in parallel over the rows of `left`.
     pub(crate) fn product(&self, left: &Matrix, context: &Context<'_>) -> Result<Matrix> {
         in_tiles(left, self.columns, context, |left, out| {
             self.multiply(left, 0..self.columns, out, &mut Scratch::default());
@@ -50,7 +53,7 @@ impl Packed {
 }
 
 impl<T: Number> Packed<T> {
-    /// Packs the matrix whose numbers are `value(depth, column)`.
+    /// Packs the matrix whose entry in row `depth` and column `column` is `value(depth, column)`.
     pub(crate) fn new(
         depth: usize,
         columns: usize,
@@ -74,14 +77,14 @@ impl<T: Number> Packed<T> {
         self.columns
     }
 
-    /// Returns the numbers of one column.
+    /// Returns the numbers of the column with the index `column`.
     pub(crate) fn column(&self, column: usize) -> impl Iterator<Item = T> + '_ {
         let panel = &self.data[column / PANEL * PANEL * self.depth..][..self.depth * PANEL];
         panel.iter().skip(column % PANEL).step_by(PANEL).copied()
     }
 
-    /// Computes the product of `left` with some columns of this matrix, on one thread. `columns` must start at the
-    /// first column of a panel; `left` and `out` are row-major.
+    /// Computes the product of `left` with a range of this matrix's columns, on one thread. The range `columns` must
+    /// start at the first column of a panel. `left` and `out` are row-major.
     pub(crate) fn multiply(
         &self,
         left: &[T],
@@ -106,9 +109,9 @@ impl<T: Number> Packed<T> {
     }
 }
 
-/// Returns a matrix of `columns` columns, with a row for every row of `rows`. `work(rows, out)` computes it on tiles of
-/// a few rows, in parallel. The number of rows in a tile changes no result: large tiles read packed panels less often,
-/// and small ones keep all threads at work.
+/// Returns a matrix of `columns` columns, with one row for every row of `rows`, computed in parallel. Each call
+/// `work(tile, out)` gets a tile of a few rows, and writes the result's rows for them to `out`. The number of rows in a
+/// tile changes no result. Large tiles read packed panels less often, and small tiles keep all threads at work.
 pub(crate) fn in_tiles(
     rows: &Matrix,
     columns: usize,
@@ -165,8 +168,9 @@ impl<T: Number> WithSimd for Multiply<'_, T> {
 }
 
 impl<T: Number> Multiply<'_, T> {
-    /// Multiplies blocks of `ROWS` rows with panels of `VECTORS` vectors; the last block may have fewer rows. All
-    /// blocks use a panel before the next one is loaded, since with few rows loading panels takes most of the time.
+    /// Multiplies blocks of `ROWS` rows of the left operand with [panels](self), whose rows take `VECTORS` SIMD
+    /// vectors. The last block may have fewer rows. All blocks use a panel before the next panel is loaded, since with
+    /// few rows loading takes most of the time.
     #[inline(always)]
     fn blocks<S: Simd, const ROWS: usize, const VECTORS: usize>(self, simd: S) {
         let Self { packed, left, columns, out, scratch } = self;
@@ -202,7 +206,8 @@ impl<T: Number> Multiply<'_, T> {
         }
     }
 
-    /// Multiplies a single row with four panels at a time: independent sums hide the latency of the multiply-adds.
+    /// Multiplies a single row with four [panels](self) at a time. The sums of the four panels do not depend on each
+    /// other, which hides the latency of the multiply-adds.
     #[inline(always)]
     fn one_row<S: Simd, const VECTORS: usize>(self, simd: S) {
         let Self { packed, left, columns, out, .. } = self;
@@ -222,7 +227,8 @@ impl<T: Number> Multiply<'_, T> {
     }
 }
 
-/// Returns the products of one row with several panels, summed in registers over the whole depth.
+/// Returns the products of one row of the left operand with several [panels](self). The products are summed in
+/// registers over the whole depth.
 #[inline(always)]
 fn row_sums<T: Number, S: Simd, const VECTORS: usize, const PANELS: usize>(
     simd: S,
@@ -243,7 +249,7 @@ fn row_sums<T: Number, S: Simd, const VECTORS: usize, const PANELS: usize>(
     sums
 }
 
-/// Writes sums from vectors to `out`, as many as it holds.
+/// Writes the sums in `VECTORS` SIMD vectors to `out`, as many as `out` holds.
 #[inline(always)]
 fn store<T: Number, S: Simd, const VECTORS: usize>(sums: &[T::Vector<S>; VECTORS], out: &mut [T]) {
     let mut numbers = [T::default(); PANEL];
@@ -251,18 +257,18 @@ fn store<T: Number, S: Simd, const VECTORS: usize>(sums: &[T::Vector<S>; VECTORS
     out.copy_from_slice(&numbers[..out.len()]);
 }
 
-/// The output of one block of rows and one panel.
+/// The place for the product of one block of rows with one [panel](self).
 struct OutputBlock<'a, T> {
-    /// True if the products replace the output; otherwise they are added to it.
+    /// True if the product replaces the numbers in `out`; otherwise it is added to them.
     overwrite: bool,
     out: &'a mut [T],
-    /// The distance between two rows in `out`.
+    /// The number of elements of `out` from the start of one row to the start of the next.
     stride: usize,
-    /// The number of the panel's columns that belong to the matrix; the others only fill up the last panel.
+    /// The number of the panel's columns that belong to the matrix. The other columns only fill up the last panel.
     used: usize,
 }
 
-/// Multiplies a block of fewer rows than the registers hold with one panel.
+/// Multiplies one [panel](self) with a block of fewer rows than fit into the registers.
 #[inline(always)]
 fn partial_tile<T: Number, S: Simd, const VECTORS: usize>(
     simd: S,
@@ -286,7 +292,7 @@ fn partial_tile<T: Number, S: Simd, const VECTORS: usize>(
     }
 }
 
-/// Multiplies one block of `ROWS` rows with one panel, summed in registers over the depth.
+/// Multiplies one [panel](self) with a block of `ROWS` rows. The products are summed in registers over the depth.
 #[inline(always)]
 fn tile<T: Number, S: Simd, const ROWS: usize, const VECTORS: usize>(
     simd: S,
@@ -319,23 +325,23 @@ fn tile<T: Number, S: Simd, const ROWS: usize, const VECTORS: usize>(
     }
 }
 
-/// The number of columns in a panel, a block of columns of a packed matrix: two AVX2 vectors of f32, or one of AVX-512.
+/// The number of columns in a [panel](self) of a packed matrix: two AVX2 vectors of f32, or one of AVX-512.
 pub(crate) const PANEL: usize = 16;
 
-/// A number type of packed products: f32, or f64 if rounding must not change a decision.
+/// A number type for packed products: f32, or f64 where rounding must not change a decision.
 pub(crate) trait Number: Copy + Default + Send + Sync + 'static {
     /// A SIMD vector of this type.
     type Vector<S: Simd>: Copy;
 
-    /// Returns the number of lanes of a vector.
+    /// Returns the number of lanes of a SIMD vector.
     fn lanes<S: Simd>() -> usize;
     /// Returns a vector with `number` in every lane.
     fn splat<S: Simd>(simd: S, number: Self) -> Self::Vector<S>;
-    /// Returns `a·b + c`.
+    /// Returns `a·b + c` in every lane.
     fn mul_add<S: Simd>(simd: S, a: Self::Vector<S>, b: Self::Vector<S>, c: Self::Vector<S>) -> Self::Vector<S>;
-    /// Returns one row of a panel as vectors.
+    /// Returns one row of a [panel](self) as SIMD vectors.
     fn vectors<S: Simd>(panel: &[Self; PANEL]) -> &[Self::Vector<S>];
-    /// Returns one row of a panel as mutable vectors.
+    /// Returns one row of a [panel](self) as mutable SIMD vectors.
     fn vectors_mut<S: Simd>(panel: &mut [Self; PANEL]) -> &mut [Self::Vector<S>];
 }
 
@@ -385,7 +391,8 @@ mod tests {
         Matrix::new((0..rows * cols).map(|_| random.normal() as f32).collect(), rows, cols).unwrap()
     }
 
-    /// Returns the inner product in the order of the depth, one fused multiply-add after the other.
+    /// Returns an inner product, the number that a test expects: summed from the first term to the last, by fused
+    /// multiply-adds.
     fn sum(left: &[f32], right: impl Iterator<Item = f32>) -> f32 {
         left.iter().zip(right).fold(0.0, |sum, (&a, b)| a.mul_add(b, sum))
     }

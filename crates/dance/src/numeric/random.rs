@@ -9,15 +9,15 @@
 use rand_pcg::Pcg64;
 use rand_pcg::rand_core::Rng;
 
-/// The random number generator PCG XSL 128/64 (LCG).
+/// A generator of random numbers, by the algorithm PCG XSL 128/64 (LCG).
 #[derive(Clone, Debug)]
 pub struct Random {
     generator: Pcg64,
 }
 
 impl Random {
-    /// Creates the generator of a `seed`. `purpose` is the number of one of its independent streams; code that draws
-    /// for different purposes passes different numbers.
+    /// Creates the generator of a `seed`. Every seed has independent streams of numbers, and `purpose` is the number of
+    /// the stream. Code that draws for different purposes passes different numbers.
     pub fn new(seed: u64, purpose: u64) -> Self {
         Self { generator: Pcg64::new(u128::from(seed), u128::from(purpose)) }
     }
@@ -27,8 +27,8 @@ impl Random {
         self.generator.next_u64()
     }
 
-    /// Returns a uniform integer below `bound`, which must not be 0. Draws that would favour small integers are
-    /// rejected.
+    /// Returns a uniform integer below `bound`, which must not be 0. Random bits that would favour small integers are
+    /// drawn again.
     pub fn below(&mut self, bound: usize) -> usize {
         let bound = bound as u64;
         let excess = (u64::MAX % bound + 1) % bound;
@@ -51,7 +51,7 @@ impl Random {
         radius * (std::f64::consts::TAU * self.uniform()).cos()
     }
 
-    /// Shuffles `items` by Fisher–Yates, from the end.
+    /// Shuffles `items` by the algorithm of Fisher and Yates, from the end.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for last in (1..items.len()).rev() {
             items.swap(last, self.below(last + 1));
@@ -59,12 +59,12 @@ impl Random {
     }
 }
 
-/// Returns a uniform number in [0, 1) that depends on the `keys` alone, and not on draws before it.
+/// Returns a uniform number in [0, 1) that depends on the `keys` alone, and on no other draw.
 pub fn uniform_of(keys: &[u64]) -> f64 {
     (bits_of(keys.iter().copied()) >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// Returns a hash of the `keys`, by the finaliser of `SplitMix64`.
+/// Returns a hash of the `keys` in 64 bits, computed with the last step of the generator `SplitMix64`.
 pub(crate) fn bits_of(keys: impl IntoIterator<Item = u64>) -> u64 {
     let mut state = 0u64;
     for key in keys {

@@ -2,25 +2,25 @@
 //!
 //! The regression has n training points zᵢ with d dimensions, and c classes; `f_l` is the output of class l. The AGOP
 //! is `G = (1/s) Σᵢ Σ_l ∇f_l(zᵢ) ∇f_l(zᵢ)ᵀ`, the mean over s points i: all, or a sample. The symbols are the
-//! coefficients `A` (n×c), the metric M, the mapped points `X = ZM` with rows xᵢ, and the symmetric n×n matrix w of
-//! gradient weights (see `kernel`). The gradient is `∇f_l(zᵢ) = Σⱼ A_jl w_ji (xᵢ - xⱼ)`. `w_s` are the sampled columns
-//! of w, and ∘ is the product entry by entry.
+//! coefficients `A` (n×c), the metric M, and the mapped points `X = ZM` with rows xᵢ. `w` is the symmetric n×n matrix
+//! of gradient weights (see [`kernel`](crate::kernel)). The gradient is `∇f_l(zᵢ) = Σⱼ A_jl w_ji (xᵢ - xⱼ)`. `w_s` are
+//! the sampled columns of w, ∘ is the product entry by entry, and `1` is a vector of ones.
 //!
 //! - **By definition**: every gradient is computed; `2·s·n·c·d + 2·s·c·d²` flops.
 //! - **Folded**: the sums over classes and points are taken before the products with X. With `Q = wA` (rows outside the
-//!   sample 0), `s·G = Xᵀ S X`, `S = diag(‖Qᵢ‖²) - w∘(AQᵀ) - w∘(QAᵀ) + (AAᵀ)∘(w_s w_sᵀ)`, symmetric.
-//!   Only the lower triangle of `S` is computed, tile by tile, and never stored. With its diagonal halved it is `H`,
-//!   and `s·G = XᵀHX + (XᵀHX)ᵀ`. `n²·s + 2·n·s·c + 3·n²·c + n²·d + 2·n·d²` flops.
+//!   sample are 0), `s·G = Xᵀ S X`, and S is the symmetric matrix `diag(‖Qᵢ‖²) - w∘(AQᵀ) - w∘(QAᵀ) + (AAᵀ)∘(w_s w_sᵀ)`.
+//!   Only the lower triangle of `S` is computed, tile by tile, and never stored. `H` is this triangle with its diagonal
+//!   halved, so `s·G = XᵀHX + (XᵀHX)ᵀ`. `n²·s + 2·n·s·c + 3·n²·c + n²·d + 2·n·d²` flops.
 //!
 //! The form with fewer operations is used. Memory beside `w`: n×(c+d), n×s with a sample, and two tiles per thread.
 //!
-//! **Rounding.** The coefficients β of a class alternate in sign, so their sum is far smaller than the sum of their
+//! **Rounding.** The coefficients A of a class alternate in sign, so their sum is far smaller than the sum of their
 //! magnitudes. The folded form squares this ratio, and two measures keep it as exact as the form by definition:
-//! - A constant part μ of `w` needs no n×n product. With `w = μ + w'`, the column sums `a = Aᵀ1` and `b = AᵀX`, the
-//!   gradients are `g'_il + μ(a_l xᵢ - b_l)`, and `s·G = Xᵀ S' X + μ(bᵀF + Fᵀb)`. Here `g'` and `S'` have `w'` in place
-//!   of `w` (`Q` stays `wA`), `F = (t∘A - Q)ᵀX + ½sμb`, and `t` are the row sums of the sampled columns of `w'`.
+//! - A constant part μ of `w` needs no n×n product. With `w = μ + w'`, and the column sums `a = Aᵀ1` and `b = AᵀX`, the
+//!   gradients are `g'_il + μ(a_l xᵢ - b_l)`. So `s·G = Xᵀ S' X + μ(bᵀF + Fᵀb)`, with `F = (t∘A - Q)ᵀX + ½sμb`. Here
+//!   `g'` and `S'` have `w'` in place of `w` (`Q` stays `wA`), and `t` are the row sums of the sampled columns of `w'`.
 //!   Distances concentrate in many dimensions, so with the median weight as `μ`, `w'` is small and so is the error.
-//! - The error of the result is estimated from the size of the terms relative to their sum. If it exceeds the
+//! - The error of the result is estimated from the size of the terms relative to their sum. If the error exceeds the
 //!   tolerance, the folded form is computed again in f64, in about twice the time, from the same f32 `w`.
 
 use faer::{Mat, MatRef};
@@ -30,23 +30,26 @@ use crate::kernel::Kernel;
 use crate::numeric::linalg::{self, Real, View};
 use crate::numeric::matrix::Matrix;
 
-/// The form in which the AGOP is computed. Both forms have the same result up to rounding.
+/// The form in which the AGOP (average gradient outer product) is computed. Both forms, which the [module](self)
+/// defines, have the same result up to rounding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::device) enum AgopForm {
     /// Computes the gradient of every class at every point.
     Definition,
-    /// Sums over points and classes before it multiplies by the points, so that no gradient is computed.
+    /// Sums over points and classes first, and multiplies by the points afterwards, so that no gradient is computed.
     Folded,
 }
 
-/// Returns the number of floating-point operations of the AGOP, in the form with fewer of them. `n` is the number of
-/// training points, `s` the number of sampled ones, `c` the number of classes, and `d` the number of dimensions.
+/// Returns the number of floating-point operations of the AGOP (average gradient outer product), in the cheaper of the
+/// two forms. `n` is the number of training points, `s` the number of sampled ones, `c` the number of classes, and `d`
+/// the number of dimensions.
 pub fn flops(n: usize, s: usize, c: usize, d: usize) -> f64 {
     let [definition, folded] = flops_by_form(n, s, c, d);
     definition.min(folded)
 }
 
-/// Returns the numbers of operations of the form by definition and of the folded form.
+/// Returns the numbers of floating-point operations of the [AGOP](self): by definition, then folded. The parameters are
+/// those of [`flops`].
 fn flops_by_form(n: usize, s: usize, c: usize, d: usize) -> [f64; 2] {
     let (n, s, c, d) = (n as f64, s as f64, c as f64, d as f64);
     let folded = n * n * s + 2.0 * n * s * c + 3.0 * n * n * c + n * n * d + 2.0 * n * d * d;
@@ -55,11 +58,11 @@ fn flops_by_form(n: usize, s: usize, c: usize, d: usize) -> [f64; 2] {
 
 #[cfg(test)]
 thread_local! {
-    /// The form that a test forces on its thread, to test both forms.
+    /// The form of the [AGOP](self) that a test forces on its thread, so that both forms are tested.
     pub(in crate::device) static FORCED: std::cell::Cell<Option<AgopForm>> = const { std::cell::Cell::new(None) };
 }
 
-/// Returns the form with fewer operations, for sizes as in [`flops`].
+/// Returns the form of the [AGOP](self) with fewer operations. The parameters are those of [`flops`].
 pub(in crate::device) fn cheaper_form(n: usize, s: usize, c: usize, d: usize) -> AgopForm {
     #[cfg(test)]
     if let Some(form) = FORCED.get() {
@@ -69,23 +72,24 @@ pub(in crate::device) fn cheaper_form(n: usize, s: usize, c: usize, d: usize) ->
     if definition < folded { AgopForm::Definition } else { AgopForm::Folded }
 }
 
-/// The estimated relative error above which the folded form is computed again in f64.
+/// The estimated relative error of the [AGOP](self) above which the folded form is computed again in f64.
 pub(in crate::device) const TOLERANCE: f64 = 5e-6;
 
-/// A fitted kernel ridge regression, from which the AGOP is computed.
+/// A fitted kernel ridge regression, from which the [AGOP](self) is computed.
 pub(super) struct Gradients<'a> {
-    /// The squared distances among the training points under the metric, lower triangle of n×n.
+    /// The squared distances among the n training points under the metric, in the lower triangle of an n×n matrix.
     pub(super) squared: &'a [f32],
     pub(super) kernel: Kernel,
-    /// The coefficients A, n×c.
+    /// The coefficients A of the regression, n×c for n training points and c classes.
     pub(super) beta: &'a Matrix,
-    /// The mapped points `X = ZM` (the training points Z times the metric M), n×d.
+    /// The mapped points `X = ZM` (the training points Z times the metric M), n×d for n points with d dimensions.
     pub(super) mapped: &'a Matrix,
 }
 
 impl Gradients<'_> {
-    /// Returns the AGOP (d×d), averaged over the points `sample`, or over all points if `None`. Overwrites `work` (n×n)
-    /// with gradient weights.
+    /// Returns the AGOP (average gradient outer product), averaged over the points with the indices `sample`, or over
+    /// all points if `None`. Overwrites `work`, a buffer for an n×n matrix, with the [gradient weights](crate::kernel)
+    /// of the n training points.
     pub(super) fn outer_product(&self, form: AgopForm, sample: Option<&[usize]>, work: &mut [f32]) -> Matrix {
         let n = self.beta.rows();
         let everything: Vec<usize>;
@@ -114,7 +118,7 @@ impl Gradients<'_> {
         outer
     }
 
-    /// Returns the median of some of the gradient weights.
+    /// Returns the median of the [gradient weights](crate::kernel) in about 64 evenly spaced rows of their matrix.
     fn median_weight(&self) -> f32 {
         const ROWS: usize = 64;
         let n = self.beta.rows();
@@ -125,8 +129,9 @@ impl Gradients<'_> {
         median_of(&self.kernel, &squared)
     }
 
-    /// Writes the gradient weight of every pair of points less `shift` to both triangles of `work`; 0 for a pair at
-    /// distance 0, whose weight is multiplied by its difference and does not matter.
+    /// Writes the [gradient weight](crate::kernel) of every pair of points, less `shift`, to both triangles of `work`.
+    /// A pair at distance 0 gets the number 0. Its weight does not matter, because it is multiplied by the difference
+    /// of the two points.
     fn fill_weights(&self, shift: f32, work: &mut [f32]) {
         let n = self.beta.rows();
         work.par_chunks_mut(n).zip(self.squared.par_chunks(n)).enumerate().for_each(|(row, (out, squared))| {
@@ -139,9 +144,10 @@ impl Gradients<'_> {
         linalg::mirror(work, n);
     }
 
-    /// Returns the AGOP times the number of points in `sample`, from every gradient.
+    /// Returns the [AGOP](self) times the number of points in `sample`. Computes the gradient at each of these points
+    /// from the gradient `weights`.
     fn by_definition(&self, sample: &[usize], weights: &[f32]) -> Matrix {
-        /// The number of partial sums. They are added in order, so the result does not depend on the threads.
+        /// The number of partial sums. They are added in order, so the result does not depend on the number of threads.
         const PARTS: usize = 16;
         let (n, d) = (self.beta.rows(), self.mapped.cols());
         let part = sample.len().div_ceil(PARTS).max(1);
@@ -165,8 +171,8 @@ impl Gradients<'_> {
         outer
     }
 
-    /// Returns the gradients of the outputs of all classes at one point, c×d. The differences to the other points are
-    /// computed one by one, because the expanded sum would lose digits by cancellation.
+    /// Returns the gradients of the regression's outputs at one point, one row per class. The differences to the other
+    /// points are computed one by one, because the expanded sum would lose digits by cancellation.
     fn gradients_at(&self, point: usize, weights: &[f32], scratch: &mut Vec<f32>) -> Matrix {
         let (n, c, d) = (self.beta.rows(), self.beta.cols(), self.mapped.cols());
         scratch.clear();
@@ -182,7 +188,8 @@ impl Gradients<'_> {
     }
 }
 
-/// Returns the median gradient weight of pairs at the given squared distances.
+/// Returns the median of the kernel's [gradient weights](crate::kernel) at the squared distances `squared`; 0 if there
+/// are none.
 pub(in crate::device) fn median_of(kernel: &Kernel, squared: &[f32]) -> f32 {
     if squared.is_empty() {
         return 0.0;
@@ -193,18 +200,19 @@ pub(in crate::device) fn median_of(kernel: &Kernel, squared: &[f32]) -> f32 {
     *weights.select_nth_unstable_by(middle, f32::total_cmp).1
 }
 
-/// Returns the estimated relative error of the folded form in f32. `spread` is the sum of squares of the terms that it
-/// adds up, and `norm` the sum of squares of its entries. Each term has a rounding error of a few units, and these
-/// errors grow together like the root of their squares.
+/// Returns the estimated relative error of the [folded form](self) in f32. `spread` is the sum of squares of the terms
+/// that the form adds up. `norm` is the sum of squares of the result's entries. Each term has a rounding error of a few
+/// units in the last place. Together these errors grow like the root of the sum of their squares.
 pub(in crate::device) fn folded_error(spread: f64, norm: f64) -> f64 {
     if norm > 0.0 { 3.0 * f64::from(f32::EPSILON) * (2.0 * spread / norm).sqrt() } else { 0.0 }
 }
 
-/// The number of columns of a tile of S: a multiple of 96, the block width of the matrix products.
+/// The number of columns of a tile of the matrix S in the [folded form](self). It is a multiple of 96, the block width
+/// of the matrix products.
 const COLUMNS: usize = 960;
 
-/// Returns the AGOP times the number of points in `sample`, in the folded form, and an estimate of its relative error.
-/// `weights` holds the gradient weights less `shift`, in both triangles.
+/// Returns the [AGOP](self) times the number of points in `sample`, in the folded form, and an estimate of its relative
+/// error. `weights` holds the [gradient weights](crate::kernel) less `shift`, in both triangles.
 fn folded<T: Real>(gradients: &Gradients<'_>, sample: &[usize], weights: &[f32], shift: f32) -> (Matrix, f64) {
     let (n, d) = (gradients.beta.rows(), gradients.mapped.cols());
     let gathered: Matrix;
@@ -253,8 +261,8 @@ fn folded<T: Real>(gradients: &Gradients<'_>, sample: &[usize], weights: &[f32],
     (outer, folded_error(spreads.iter().sum(), norm))
 }
 
-/// Returns `Q = wA`, the product of the gradient weights w with the coefficients A (`beta`), with 0 in rows outside the
-/// sample. It is computed from `w - shift` and the column sums of A.
+/// Returns `Q = wA`, the product of the [gradient weights](crate::kernel) w with the coefficients A (`beta`). Rows of Q
+/// outside the sample are 0. The product is computed from `w - shift` and the column sums of A.
 fn weighted_sums<T: Real>(
     beta: &Matrix,
     beta_f64: &Mat<T>,
@@ -285,8 +293,8 @@ fn squared_norm<T: Real>(matrix: &Mat<T>, row: usize) -> T {
     T::from_f64(matrix.row(row).iter().map(|&value| value.into() * value.into()).sum())
 }
 
-/// Returns `shift·bᵀF` in f64. With its transpose it is the part of the folded AGOP that comes from `shift`, the
-/// constant part of the gradient weights. The [module](self) defines b and F.
+/// Returns the matrix `shift·bᵀF` in f64, with b and F of the [module](self). This matrix plus its transpose is the
+/// part of the folded AGOP that comes from `shift`, the constant part of the [gradient weights](crate::kernel).
 fn shift_part<T: Real>(gradients: &Gradients<'_>, fold: &Fold<'_, T>, sample: &[usize], shift: f32) -> Mat<f64> {
     let (n, c, d) = (gradients.beta.rows(), gradients.beta.cols(), gradients.mapped.cols());
     let row_sums: Vec<f64> = fold.sampled_weights.par_chunks(fold.sampled.max(1)).map(linalg::sum).collect();
@@ -307,17 +315,18 @@ fn shift_part<T: Real>(gradients: &Gradients<'_>, fold: &Fold<'_, T>, sample: &[
 
 /// The matrices from which every tile of the folded form is computed, in the symbols of the [module](self).
 struct Fold<'a, T> {
-    /// The gradient weights less their constant part, n×n.
+    /// The [gradient weights](crate::kernel) of n training points less their constant part, n×n.
     all_weights: &'a [f32],
-    /// The sampled columns of `all_weights`, n×s.
+    /// The columns of `all_weights` that belong to the s sampled points, n×s.
     sampled_weights: &'a [f32],
     /// The number of sampled points.
     sampled: usize,
-    /// The coefficients A, n×c.
+    /// The coefficients A of the regression, n×c for n training points and c classes.
     beta: Mat<T>,
-    /// The mapped points X, n×d.
+    /// The mapped points X (training points times the metric), n×d for n points with d dimensions.
     mapped: Mat<T>,
-    /// The weighted sums Q, n×c.
+    /// The product Q of the [gradient weights](crate::kernel) with the coefficients, n×c for n training points and c
+    /// classes.
     q: Mat<T>,
     /// The squared norm of every row of Q.
     diagonal: Vec<T>,
@@ -326,8 +335,8 @@ struct Fold<'a, T> {
 }
 
 impl<T: Real> Fold<'_, T> {
-    /// Writes rows of `H·X` to `out`: as many as it holds, from row `start` on. Returns the sum of squares of the terms
-    /// `H_ij xᵢ xⱼᵀ` of these rows i.
+    /// Writes rows of `H·X` to `out`, as many as `out` holds, from row `start` on. Returns the sum of squares of the
+    /// terms `H_ij xᵢ xⱼᵀ` of these rows i. The [module](self) defines H, X and xᵢ.
     fn rows(&self, start: usize, out: &mut [T]) -> f64 {
         let d = self.mapped.ncols();
         let height = out.len() / d;
@@ -372,8 +381,9 @@ impl<T: Real> Fold<'_, T> {
         linalg::row_major(&self.sampled_weights[start * self.sampled..][..count * self.sampled], count, self.sampled)
     }
 
-    /// Completes row i (`row`) of `H` from column `first` on, in `tile`: subtracts `w∘other`, halves the diagonal, and
-    /// clears the entries above it. Returns the sum of squares of the row's terms `H_ij xᵢ xⱼᵀ`.
+    /// Completes row i (`row`) of the matrix `H` of the [module](self), from column `first` on, in `tile`. Subtracts
+    /// `w∘other`, halves the diagonal, and clears the entries above the diagonal. Returns the sum of squares of the
+    /// row's terms `H_ij xᵢ xⱼᵀ`.
     fn finish_row(&self, row: usize, first: usize, tile: &mut [T], other: &[T]) -> f64 {
         let weights = &self.all_weights[row * self.norms.len() + first..][..tile.len()];
         for ((value, factor), &weight) in tile.iter_mut().zip(other).zip(weights) {

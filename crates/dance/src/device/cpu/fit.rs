@@ -1,5 +1,5 @@
-//! A fit on the CPU. The n×n matrices, for n training points, are allocated once and used again in every iteration and
-//! setting.
+//! A fit on the CPU. The n×n matrices, for n training points, are allocated once. Every iteration and every kernel that
+//! is tried uses them again.
 
 use std::sync::Arc;
 
@@ -18,8 +18,8 @@ use crate::numeric::matrix::Matrix;
 /// coefficients are read.
 const TILE: usize = 64;
 
-/// Returns the largest number of bytes that a fit has allocated at a time, with `train` training points, `held_out`
-/// held-out points, and the classes and dimensions of `points`.
+/// Returns the largest number of bytes that a fit would have allocated at one time. The fit has `train` training points
+/// and `held_out` held-out points, and the classes and dimensions of `points`.
 pub(super) fn bytes(points: FitPoints<'_>, train: usize, held_out: usize) -> u64 {
     let (n, m, d, c) = (train as u64, held_out as u64, points.train.cols() as u64, points.classes as u64);
     let square = n * n * if points.several { 3 } else { 2 };
@@ -30,17 +30,17 @@ pub(super) fn bytes(points: FitPoints<'_>, train: usize, held_out: usize) -> u64
     4 * (square + held_out + tall + 6 * d * d)
 }
 
-/// A fitted regression.
+/// A fitted regression: its metric, its coefficients (`beta`) and its outputs at the held-out points.
 #[derive(Clone)]
 struct Solution {
     /// The metric under which the regression was fitted; `None` is the identity.
     metric: Option<Arc<Matrix>>,
     beta: Arc<Matrix>,
-    /// The outputs at the held-out points.
+    /// The regression's outputs at the held-out points.
     outputs: Arc<Matrix>,
 }
 
-/// A fit on the CPU.
+/// A fit in progress on the CPU.
 pub(super) struct CpuFit<'a> {
     points: FitPoints<'a>,
     /// The centered training points.
@@ -48,23 +48,24 @@ pub(super) struct CpuFit<'a> {
     /// The centered held-out points.
     held_out: Matrix,
     metric: Option<Arc<Matrix>>,
-    /// `train · metric`; `None` for the identity.
+    /// The centered training points times the metric; `None` for the identity metric.
     mapped: Option<Matrix>,
-    /// The squared distances among training points under the metric of the last regression, lower triangle of n×n.
+    /// The squared distances among the n training points under the metric of the last regression, in the lower triangle
+    /// of an n×n matrix.
     squared: Vec<f32>,
-    /// A buffer of n×n numbers: the kernel matrix and its Cholesky factor while a regression is fitted, the gradient
-    /// weights while the AGOP is computed.
+    /// A buffer of n×n numbers, for n training points. While a regression is fitted, it holds the kernel matrix and its
+    /// Cholesky factor. While the metric is learned, it holds the [gradient weights](crate::kernel) of the kernel.
     work: Vec<f32>,
-    /// The squared distances under the identity metric, if several settings use them: the lower triangle among training
-    /// points, and held-out × training points.
+    /// The squared distances under the identity metric, if several kernels will be tried. The first list holds those
+    /// among training points (lower triangle), the second those from held-out to training points.
     initial: Option<(Vec<f32>, Vec<f32>)>,
     /// The last regression, with its kernel.
     solved: Option<(Kernel, Solution)>,
-    /// The best regression of the current setting.
+    /// The best regression so far in the trial of the current kernel.
     kept: Option<Solution>,
-    /// The best regression of all settings.
+    /// The best regression of all kernels tried.
     chosen: Option<Solution>,
-    /// The outputs that [`held_out`](FitSession::held_out) returns.
+    /// The outputs at the held-out points that [`held_out`](FitSession::held_out) returns.
     outputs: Option<Arc<Matrix>>,
 }
 
@@ -89,7 +90,7 @@ impl<'a> CpuFit<'a> {
         })
     }
 
-    /// Updates `mapped` and `squared` to the current metric, and returns the squared distances from held-out to
+    /// Updates `mapped` and `squared` for the current metric, and returns the squared distances from held-out points to
     /// training points.
     fn measure(&mut self) -> Vec<f32> {
         if let (None, Some((squared, held_out))) = (&self.metric, &self.initial) {
@@ -183,8 +184,9 @@ impl FitSession for CpuFit<'_> {
     }
 }
 
-/// Returns the leave-one-out outputs of a regression at every training point. `beta` holds its coefficients, and
-/// `factor` the Cholesky factor of the kernel matrix plus ridge, in the lower triangle of n×n.
+/// Returns the leave-one-out outputs of a regression at every training point. `beta` holds the regression's
+/// coefficients. The lower triangle of the n×n matrix `factor` holds the Cholesky factor of the kernel matrix plus
+/// ridge.
 pub(in crate::device) fn leave_one_out(factor: &[f32], beta: &Matrix, labels: &[u32], context: &Context<'_>) -> Matrix {
     let n = labels.len();
     let diagonal = context.run(|| linalg::inverse_diagonal(factor, n));
@@ -206,8 +208,8 @@ pub(in crate::device) fn not_solved() -> Error {
     Error::Data("a fit session was used before a regression was solved".into())
 }
 
-/// Returns [`Error::Shape`] if the numbers of points and labels differ, or the dimensions of training and held-out
-/// points.
+/// Returns [`Error::Shape`] if the numbers of points and labels differ, or if training and held-out points have
+/// different dimensions.
 pub(in crate::device) fn check_fit(points: FitPoints<'_>) -> Result<()> {
     for (what, expected, found) in [
         ("labels (one per training point)", points.train.rows(), points.labels.len()),
@@ -222,7 +224,8 @@ pub(in crate::device) fn check_fit(points: FitPoints<'_>) -> Result<()> {
 }
 
 /// Scales an AGOP (average gradient outer product) to a metric whose largest entry is 1 in the encoder's coordinates.
-/// Returns `None` if the gradients vanish or overflow. With a `basis`, the AGOP is given in its coordinates.
+/// Returns `None` if the gradients vanish or overflow. With a `basis`, the AGOP is given in the coordinates of that
+/// basis.
 pub(in crate::device) fn as_metric(mut outer: Matrix, basis: Option<&Matrix>, context: &Context<'_>) -> Option<Matrix> {
     let largest = largest_entry(&outer, basis, context);
     if !(largest.is_finite() && largest > f32::MIN_POSITIVE) {
@@ -234,8 +237,8 @@ pub(in crate::device) fn as_metric(mut outer: Matrix, basis: Option<&Matrix>, co
     Some(outer)
 }
 
-/// Returns the largest entry of a metric in the encoder's coordinates. With a `basis`, the metric is given in its
-/// coordinates.
+/// Returns the largest entry of a metric in the encoder's coordinates. With a `basis`, the metric is given in the
+/// coordinates of that basis.
 fn largest_entry(metric: &Matrix, basis: Option<&Matrix>, context: &Context<'_>) -> f32 {
     match basis {
         None => metric.as_slice().iter().fold(0.0f32, |largest, &value| largest.max(value)),
@@ -243,8 +246,9 @@ fn largest_entry(metric: &Matrix, basis: Option<&Matrix>, context: &Context<'_>)
     }
 }
 
-/// Returns the largest of `bᵢᵀ G bᵢ` for the metric G over the columns bᵢ of `basis`. These numbers are the diagonal of
-/// G in the encoder's coordinates, and the largest entry of a positive semidefinite matrix is on its diagonal.
+/// Returns the largest of the numbers `bᵢᵀ G bᵢ`, with the metric G and the columns bᵢ of `basis`. These numbers are
+/// the diagonal of G in the encoder's coordinates. A positive semidefinite matrix has its largest entry on its
+/// diagonal.
 fn largest_on_diagonal(metric: &Matrix, basis: &Matrix) -> f32 {
     let mapped = product(metric, basis);
     let mut diagonal = vec![0.0f64; basis.cols()];
@@ -262,8 +266,8 @@ fn product(left: &Matrix, right: &Matrix) -> Matrix {
     out
 }
 
-/// Returns the outputs `K·beta` at some points, with the kernel values K at `squared`, the squared distances of the
-/// points to the training points.
+/// Returns the outputs `K·beta` of a regression at as many points as `points` says. K holds the kernel values at
+/// `squared`, the squared distances of these points to the training points.
 fn outputs(squared: &[f32], points: usize, kernel: Kernel, beta: &Matrix) -> Matrix {
     let (n, c) = (beta.rows(), beta.cols());
     let mut out = Matrix::zeros(points, c);

@@ -1,13 +1,14 @@
 //! Searches for nearest neighbors on the CPU, and the rounding bounds of searches on any device.
 //!
 //! A search ranks all points r for a query q by `‖r‖² - 2·q·r`, which is `‖q-r‖² - ‖q‖²`. One matrix product gives all
-//! inner products `q·r`, in f32 and tile by tile. A [`Shortlist`] keeps the points that can be among the k nearest
-//! given the rounding error of the product, on which [`RoundingBound`] has a rigorous bound. A point r may have a
-//! reach, the largest squared distance at which a query counts as near it. Searches by reach use the same products: a
-//! query is near r if `(‖r‖² - reach) - 2·q·r ≤ -‖q‖²`.
+//! inner products `q·r`, in f32 and tile by tile. A [`Shortlist`] keeps the points that can be among the k nearest,
+//! given the rounding error of the product. [`RoundingBound`] has a rigorous bound on this error.
 //!
-//! Cost, for n points with d dimensions: `2·n·d` flops per query, and a few per cent for the selection. Memory: the
-//! points, packed, and one tile per thread.
+//! A point r may have a *reach*, the largest squared distance at which a query counts as near the point. Searches by
+//! reach use the same products: a query is near r if `(‖r‖² - reach) - 2·q·r ≤ -‖q‖²`.
+//!
+//! Cost, for n points with d dimensions: `2·n·d` flops per query, and a few per cent more for the selection. Memory:
+//! the points, packed, and one tile per thread.
 
 use std::ops::Range;
 
@@ -23,10 +24,11 @@ use crate::numeric::packed::{Packed, Scratch};
 
 /// The number of queries in one product. Its tile of results stays in cache until it is read.
 const QUERY_TILE: usize = 96;
-/// The number of points in one product, a multiple of a panel's 16 columns.
+/// The number of points in one product: a multiple of the 16 columns in a panel of [packed
+/// products](crate::numeric::packed).
 const POINT_TILE: usize = 576;
 
-/// Points that are packed for searches.
+/// Points that are packed for searches of neighbors.
 pub(super) struct CpuIndex {
     rounding: RoundingBound,
     points: Packed,
@@ -38,22 +40,22 @@ impl CpuIndex {
         Self { points: Packed::of_rows(centered.as_ref().unwrap_or(points), context), rounding }
     }
 
-    /// Returns the shortlist of a query for the points that can be among its `k` nearest. `norm` is the query's squared
-    /// norm after centering. The list holds all points if products may overflow.
+    /// Returns a shortlist that will collect the points among a query's `k` nearest, given rounding. `norm` is the
+    /// query's squared norm after centering. The list holds all points from the start if products may overflow.
     fn nearest(&self, norm: f64, k: usize) -> Shortlist {
         let all = || Shortlist::all(self.rounding.norms.len());
         self.rounding.slack(norm).map_or_else(all, |slack| Shortlist::new(k, slack))
     }
 
-    /// Returns the shortlist of a query for the points that can have it within their reach. `norm` is the query's
-    /// squared norm after centering. The list holds all points if products may overflow.
+    /// Returns a shortlist that will collect the points that can have a query within their [reach](self). `norm` is the
+    /// query's squared norm after centering. The list holds all points from the start if products may overflow.
     fn reaching(&self, norm: f64) -> Shortlist {
         let all = || Shortlist::all(self.rounding.norms.len());
         self.rounding.reaching_limit(norm).map_or_else(all, Shortlist::within)
     }
 
-    /// Returns the candidates of the queries in `rows`, on one thread. With `reach`, they include the points that can
-    /// have the query within their reach.
+    /// Returns the candidates of the queries with the indices `rows`, on one thread. With `reach`, the candidates
+    /// include the points that can have the query within their [reach](self).
     fn tile(&self, queries: &Matrix, rows: Range<usize>, k: usize, reach: Option<&Reach>) -> Candidates {
         let (d, n, count) = (self.rounding.dimensions, self.rounding.norms.len(), rows.len());
         let mut centered = queries.as_slice()[rows.start * d..rows.end * d].to_vec();
@@ -131,7 +133,7 @@ impl QueryHandle for CpuQueries<'_> {
     }
 }
 
-/// The largest number of values compared at once.
+/// The largest number of points whose values a shortlist compares at once.
 const LANES: usize = 16;
 
 /// The candidates of one query. The value of a point is the number by which it is ranked, such as `‖r‖² - 2·q·r` for a
@@ -139,26 +141,27 @@ const LANES: usize = 16;
 struct Shortlist {
     /// The number of nearest points to find.
     k: usize,
-    /// The rounding bound: points with values up to the k-th smallest plus this are candidates.
+    /// The bound on rounding errors: a point is a candidate if the [value](Shortlist) that ranks it is at most the k-th
+    /// smallest value plus this bound.
     slack: f32,
-    /// The largest value that is listed now. Points with larger values cannot be among the k nearest.
+    /// The [value](Shortlist) above which a point is not listed, because it cannot be among the k nearest.
     threshold: f32,
-    /// The length at which the list is cut.
+    /// The length above which the list is cut down to the points that can still be among the k nearest.
     full: usize,
     length: usize,
-    /// The listed points: value and index of each, packed into one number that sorts like the value. There is room for
-    /// `LANES` more than `full`.
+    /// The listed points. Each entry packs the [value](Shortlist) and the index of a point into one number, which sorts
+    /// like the value. There is room for `LANES` entries more than `full`.
     entries: Vec<u64>,
 }
 
 impl Shortlist {
-    /// Creates a list for all points whose values are at most the k-th smallest plus `slack`.
+    /// Creates a list that keeps all points whose values are at most the k-th smallest value plus `slack`.
     fn new(k: usize, slack: f32) -> Self {
         let full = 2 * k.max(LANES);
         Self { k, slack, threshold: f32::INFINITY, full, length: 0, entries: vec![0; full + LANES] }
     }
 
-    /// Creates a list for all points whose values are at most `threshold`.
+    /// Creates a list that keeps all points whose values are at most `threshold`.
     fn within(threshold: f32) -> Self {
         Self { k: usize::MAX, threshold, ..Self::new(LANES, 0.0) }
     }
@@ -168,8 +171,8 @@ impl Shortlist {
         Self { k: 0, slack: 0.0, threshold: f32::NEG_INFINITY, full: n, length: n, entries: (0..n as u64).collect() }
     }
 
-    /// Offers the points from `start` on to the list. The value of a point is its entry of `norms` less twice its entry
-    /// of `products`, the inner product with the query.
+    /// Offers to the list the points whose indices begin at `start`. The value of a point is its number in `norms` less
+    /// twice its number in `products`, the inner product with the query.
     fn offer(&mut self, start: u32, products: &[f32], norms: &[f32]) {
         if self.threshold == f32::NEG_INFINITY {
             return;
@@ -192,7 +195,8 @@ impl Shortlist {
         }
     }
 
-    /// Finds the k-th smallest value and drops the points whose values exceed it by more than the slack.
+    /// Finds the k-th smallest value, and drops the points whose values exceed it by more than the bound on rounding
+    /// errors.
     #[inline(never)]
     fn cut(&mut self) {
         if self.length <= self.k {
@@ -264,7 +268,7 @@ impl WithSimd for Offer<'_> {
     }
 }
 
-/// Packs the value and the index of a point into one number, which sorts like the value.
+/// Packs the [value](Shortlist) and the index of a point into one number, which sorts like the value.
 #[inline(always)]
 fn entry(value: f32, id: u32) -> u64 {
     let bits = value.to_bits();
@@ -278,15 +282,16 @@ fn value(entry: u64) -> f32 {
     f32::from_bits(ordered ^ ((!ordered as i32 >> 31) as u32 | 0x8000_0000))
 }
 
-/// The largest squared norm whose products cannot overflow f32. Beyond it every point is a candidate.
+/// The bound on squared norms below which products cannot overflow f32. If a squared norm is larger, every point is a
+/// candidate.
 const LARGEST_NORM: f64 = 1e36;
 
-/// The norms and reaches of an index's points, from which bounds on the rounding errors of a search follow. The bounds
-/// hold for any order of summation, and so for any device.
+/// The norms and [reaches](self) of an index's points, from which bounds on the rounding errors of a search follow. The
+/// bounds hold for any order of summation, and so for any device.
 pub(in crate::device) struct RoundingBound {
     pub(in crate::device) dimensions: usize,
-    /// The mean that is subtracted from points and queries, since rounding errors grow with norms; `None` if the norms
-    /// would hardly shrink.
+    /// The mean that is subtracted from points and queries, because rounding errors grow with norms. `None` if
+    /// centering would hardly make the norms smaller.
     pub(in crate::device) center: Option<Vec<f32>>,
     /// The squared norms of the centered points.
     pub(in crate::device) norms: Vec<f32>,
@@ -294,17 +299,18 @@ pub(in crate::device) struct RoundingBound {
     pub(in crate::device) reach: Option<Reach>,
 }
 
-/// The reaches of the points: the largest squared distances at which a query counts as near a point.
+/// The reaches of the points. The reach of a point is the largest squared distance at which a query counts as near the
+/// point.
 pub(in crate::device) struct Reach {
-    /// The largest reach that is finite.
+    /// The largest finite reach of a point.
     largest: f64,
-    /// The squared norm of every point less its reach: -∞ for an infinite reach, and +∞ for a negative one, which no
-    /// query is within.
+    /// The squared norm of every point less the point's reach. The offset is -∞ for an infinite reach. It is +∞ for a
+    /// negative reach, which no query is within.
     pub(in crate::device) offsets: Vec<f32>,
 }
 
 impl RoundingBound {
-    /// Returns the bounds for a search among `points`, and the centered points if they were centered.
+    /// Returns the bounds for a search among `points`, and the centered points; `None` if the points were not centered.
     pub(in crate::device) fn of(points: &Matrix) -> (Self, Option<Matrix>) {
         let center = mean(points);
         let rows = (0..points.rows()).into_par_iter();
@@ -341,8 +347,7 @@ impl RoundingBound {
         Ok(())
     }
 
-    /// Returns [`Error::Data`] for a search by reach (`reaching`) if [`set_reach`](Self::set_reach) was not called
-    /// before.
+    /// Returns [`Error::Data`] if a search by reach (`reaching`) was asked for before [`set_reach`](Self::set_reach).
     pub(in crate::device) fn check_reach(&self, reaching: bool) -> Result<()> {
         if reaching && self.reach.is_none() {
             return Err(Error::Data("the reaches of the index's points were not set".into()));
@@ -350,15 +355,16 @@ impl RoundingBound {
         Ok(())
     }
 
-    /// Returns an upper bound on twice the rounding error of `‖r‖² - 2·q·r` in f32 over all points r. The query q has
-    /// the squared norm `query_norm` after centering. With d dimensions and unit roundoff u, the bound adds up the
-    /// inner product (`d·u·‖q‖‖r‖`, doubled), the centering of q and r, and the last roundings. `None` if products may
-    /// overflow.
+    /// Returns an upper bound on twice the rounding error of `‖r‖² - 2·q·r` in f32, over all points r. The query q has
+    /// the squared norm `query_norm` after centering. Returns `None` if products may overflow.
+    ///
+    /// With d dimensions and unit roundoff u, the bound adds up three errors. They are twice `d·u·‖q‖‖r‖` for the inner
+    /// product, the error of centering q and r, and that of the last roundings.
     pub(in crate::device) fn slack(&self, query_norm: f64) -> Option<f32> {
         (query_norm.max(self.largest_norm) < LARGEST_NORM).then(|| self.error(query_norm) as f32)
     }
 
-    /// Returns the bound of [`slack`](Self::slack) in f64, without a check for overflow.
+    /// Returns the bound that [`slack`](Self::slack) describes, in f64 and without a check for overflow.
     fn error(&self, query_norm: f64) -> f64 {
         let unit = f64::from(f32::EPSILON) / 2.0;
         let (query, point) = (query_norm.sqrt(), self.largest_norm.sqrt());
@@ -367,8 +373,8 @@ impl RoundingBound {
         2.0 * error + d * f64::from(f32::MIN_POSITIVE)
     }
 
-    /// Returns an upper bound on `(‖r‖² - reach) - 2·q·r` in f32 for a point r that has the query q within its reach.
-    /// `norm` is the query's squared norm after centering. `None` if products may overflow.
+    /// Returns an upper bound on `(‖r‖² - reach) - 2·q·r` in f32, for all points r that have the query q within their
+    /// [reach](self). `norm` is the query's squared norm after centering. Returns `None` if products may overflow.
     pub(in crate::device) fn reaching_limit(&self, norm: f64) -> Option<f32> {
         let largest = self.reach.as_ref().map_or(0.0, |reach| reach.largest);
         if norm.max(self.largest_norm).max(largest) >= LARGEST_NORM {
@@ -418,7 +424,7 @@ mod tests {
         assert_eq!(kept, (0..=700).map(|i| i as f32).collect::<Vec<_>>());
     }
 
-    /// The inner product by halves, each computed in the same way.
+    /// Returns the inner product, summed by halves: the sum over each half is computed by halves again.
     fn halves(a: &[f32], b: &[f32]) -> f32 {
         match a.len() {
             0 => 0.0,
@@ -427,7 +433,8 @@ mod tests {
         }
     }
 
-    /// Returns an inner product in f32 by four orders of summation, as devices may choose them.
+    /// Returns an inner product in f32 by four orders of summation. A test takes them for the orders that devices may
+    /// choose.
     fn products(a: &[f32], b: &[f32]) -> [f32; 4] {
         let forward = a.iter().zip(b).fold(0.0f32, |sum, (x, y)| sum + x * y);
         let backward = a.iter().zip(b).rev().fold(0.0f32, |sum, (x, y)| sum + x * y);
@@ -435,8 +442,8 @@ mod tests {
         [forward, backward, fused, halves(a, b)]
     }
 
-    /// Draws points that make rounding errors large: far from the origin, aligned with each other, or of alternating
-    /// signs.
+    /// Draws points for a test that make rounding errors large. With `offset` they are far from the origin. `kind` 0
+    /// draws normal numbers, 1 aligned points, and 2 points of alternating signs.
     fn nasty(kind: usize, rows: usize, d: usize, scale: f32, offset: f32, random: &mut Random) -> Matrix {
         let value = |at: usize, random: &mut Random| match kind {
             0 => random.normal() as f32,
@@ -453,8 +460,8 @@ mod tests {
         a.iter().zip(b).map(|(&x, &y)| (f64::from(x) - f64::from(y)).powi(2)).sum()
     }
 
-    /// The computed values of points are within half the slack of the exact ones, and no point whose reach is exactly
-    /// its squared distance to the query is lost.
+    /// The computed [value](Shortlist) of every point is within half the [slack](RoundingBound::slack) of the exact
+    /// value. A point stays listed if its reach is exactly its squared distance to the query.
     #[test]
     fn rounding_errors_stay_within_the_bounds() {
         let mut random = Random::new(8, 8);

@@ -64,13 +64,13 @@ impl Device for Cpu {
     }
 }
 
-/// Returns the median distance among the points, or among about 1,000 evenly spaced ones. Kernel bandwidths are
-/// multiples of it. The host computes it for every device, so that all devices try the same settings.
+/// Returns the median distance among the points, or among about 1,000 evenly spaced points. Kernel bandwidths are
+/// multiples of this distance. The host computes it for every device, so that all devices try the same bandwidths.
 pub(crate) fn median_distance(points: &Matrix, context: &Context<'_>) -> f64 {
     context.run(|| ridge::median_distance(&centered(points, &mean(points)), 1000))
 }
 
-/// Returns the mean of the points, summed in f64.
+/// Returns the mean of the points in every dimension, summed in f64.
 pub(in crate::device) fn mean(points: &Matrix) -> Vec<f32> {
     let mut sums = vec![0.0f64; points.cols()];
     for row in 0..points.rows() {
@@ -88,7 +88,8 @@ fn subtract(row: &mut [f32], center: &[f32]) {
     }
 }
 
-/// Returns the points less `center`. Distances do not change, and rounding errors shrink with the norms.
+/// Returns the points with `center` subtracted from each. Distances do not change, and rounding errors shrink with the
+/// norms.
 pub(in crate::device) fn centered(points: &Matrix, center: &[f32]) -> Matrix {
     let mut out = points.clone();
     for row in 0..out.rows() {
@@ -101,8 +102,8 @@ pub(in crate::device) fn squared_norm(values: &[f32]) -> f64 {
     values.iter().map(|&value| f64::from(value).powi(2)).sum()
 }
 
-/// Returns [`Error::Shape`] unless `found`, a number of dimensions, is the expected one. `what` names the points or the
-/// matrix that have it.
+/// Returns [`Error::Shape`] unless the number of dimensions `found` is the expected one. `what` names the points or the
+/// matrix in the error.
 pub(in crate::device) fn check_width(what: &str, expected: usize, found: usize) -> Result<()> {
     if expected == found {
         return Ok(());
@@ -114,14 +115,15 @@ pub(in crate::device) fn check_width(what: &str, expected: usize, found: usize) 
     })
 }
 
-/// A fitted kernel machine on the CPU. Its training points are mapped, centered and packed once.
+/// A fitted kernel machine, loaded on the CPU. Its training points are mapped, centered and packed once.
 struct CpuClassifier {
     /// The number of dimensions of the points, before they are mapped.
     dimensions: usize,
     root: Packed,
-    /// The mean of the mapped training points. Centering makes norms, and so rounding errors, smaller.
+    /// The mean of the mapped training points. It is subtracted from points, because smaller norms have smaller
+    /// rounding errors.
     center: Vec<f32>,
-    /// The training points, mapped and centered.
+    /// The training points, mapped by the root of the metric, centered and packed.
     train: Packed,
     /// The squared norms of the points in `train`.
     norms: Vec<f32>,
@@ -166,7 +168,7 @@ impl CpuClassifier {
     }
 }
 
-/// Returns [`Error::Shape`] if the sizes of the machine's parts do not match.
+/// Returns [`Error::Shape`] if the sizes of the parts of a kernel machine do not match.
 pub(in crate::device) fn check_machine(machine: MachineParts<'_>) -> Result<()> {
     let MachineParts { root, train, beta, .. } = machine;
     check_width("training points", root.rows(), train.cols())?;

@@ -2,9 +2,9 @@
 //! the one-hot labels Y (the paper, appendix B). For n points with d dimensions and c classes:
 //!
 //! 1. **Squared distances** under the learned metric `M = R·Rᵀ`: `‖(a-b)R‖² = aMaᵀ + bMbᵀ - 2·aMbᵀ` for points a and b.
-//!    So one matrix product gives all, and the root R is not needed. The formula loses digits for close points. If the
-//!    result is below 1/256 of the sum `aMaᵀ + bMbᵀ`, it is recomputed from differences in f64, and duplicates have
-//!    distance exactly 0. Cost: `n²·d` flops.
+//!    So one matrix product gives all distances, and the root R is not needed. The formula loses digits for close
+//!    points. If its result is below 1/256 of the sum `aMaᵀ + bMbᵀ`, the distance is recomputed from differences in
+//!    f64. So duplicates have distance exactly 0. Cost: `n²·d` flops.
 //! 2. **Cholesky factor** of `K + λI` in f32, in place, and the solution: `n³/3 + 2n²c` flops, one n×n matrix. If K is
 //!    not positive definite in f32, as with a bandwidth so large that all rows are alike, λ is increased tenfold until
 //!    `K + λI` is.
@@ -21,18 +21,20 @@ use crate::kernel::Kernel;
 use crate::numeric::linalg::{self, Real, View};
 use crate::numeric::matrix::Matrix;
 
-/// The relative residual above which the solution is refined.
+/// The relative residual of a regression above which iterative refinement corrects the solution.
 pub(in crate::device) const POOR: f64 = 1e-3;
-/// The largest number of corrections in iterative refinement. It also ends if a correction fails to halve the residual.
+/// The largest number of corrections in iterative refinement. Refinement also ends if a correction fails to halve the
+/// residual.
 pub(in crate::device) const MOST_REFINEMENTS: usize = 5;
-/// The number of rows on which the residual is measured.
+/// The number of rows of the linear system on which the residual is measured.
 pub(in crate::device) const PROBES: usize = 64;
-/// The largest number of tenfold steps of the ridge.
+/// The largest number of times that the ridge parameter is increased tenfold, if the kernel matrix has no Cholesky
+/// factor.
 pub(in crate::device) const RIDGE_STEPS: usize = 6;
 
-/// The linear system of a regression.
+/// The linear system `(K + λI)β = Y` of a regression, in the symbols of the [module](self).
 pub(super) struct RidgeSystem<'a> {
-    /// The squared distances among the n training points, lower triangle of n×n.
+    /// The squared distances among the n training points, in the lower triangle of an n×n matrix.
     pub(super) squared: &'a [f32],
     pub(super) kernel: Kernel,
     pub(super) labels: &'a [u32],
@@ -44,8 +46,8 @@ impl RidgeSystem<'_> {
         self.labels.len()
     }
 
-    /// Returns the coefficients and their accuracy, without a quality. Afterwards `work` (n×n) holds the Cholesky
-    /// factor.
+    /// Returns the coefficients and their numerical accuracy; the quality stays empty. Afterwards `work`, a buffer for
+    /// an n×n matrix, holds the Cholesky factor.
     pub(super) fn solve(&self, ridge: f64, work: &mut [f32]) -> Result<(Matrix, Regression)> {
         let mut used = ridge;
         for _ in 0..=RIDGE_STEPS {
@@ -107,8 +109,8 @@ impl RidgeSystem<'_> {
         out[row] = (1.0 + ridge) as f32;
     }
 
-    /// Returns the given rows of the residual `Y - (K + ridge·I)β`, in f64, with the kernel matrix K, the one-hot
-    /// labels Y and the coefficients β (`beta`).
+    /// Returns the rows with the indices `rows` of the residual `Y - (K + ridge·I)β`, in f64. K is the kernel matrix, Y
+    /// the one-hot labels, and β the coefficients `beta`.
     fn residual_rows(&self, rows: &[usize], ridge: f64, beta: &Mat<f64>) -> Mat<f64> {
         let n = self.n();
         let mut kernel = Mat::<f64>::zeros(rows.len(), n);
@@ -150,24 +152,25 @@ impl RidgeSystem<'_> {
     }
 }
 
-/// A squared distance that comes from the matrix product has lost too many digits if it is below this share of the sum
-/// of its two points' squared norms.
+/// The limit below which a squared distance from the matrix product has lost too many digits. It is a share of the sum
+/// of the two points' squared norms.
 const CLOSE: f32 = 1.0 / 256.0;
-/// The number of rows in one parallel task.
+/// The number of rows of distances in one parallel task.
 const TILE: usize = 128;
 
 /// Points with the numbers from which distances under a metric M are computed.
 pub(super) struct Points<'a> {
     /// The points, one per row.
     plain: &'a Matrix,
-    /// The points times the metric, `plain·M`.
+    /// The points times the metric M.
     mapped: &'a Matrix,
-    /// The squared norm `zMzᵀ` of every point z.
+    /// The squared norm `zMzᵀ` of every point z under the metric M.
     norms: Vec<f32>,
 }
 
 impl<'a> Points<'a> {
-    /// Computes the squared norms of points. `mapped` must hold the product of `plain` with the metric.
+    /// Computes the squared norms of points under a metric. `mapped` must hold the product of `plain`, the points, with
+    /// the metric.
     pub(super) fn new(plain: &'a Matrix, mapped: &'a Matrix) -> Self {
         let norm = |row| {
             let pairs = plain.row(row).iter().zip(mapped.row(row));
@@ -180,7 +183,8 @@ impl<'a> Points<'a> {
         self.norms.len()
     }
 
-    /// Returns a squared distance, computed from the difference of the two points in f64.
+    /// Returns the squared distance between point `row` here and point `other_row` of `other`. It is computed from the
+    /// difference of the two points in f64.
     fn difference(&self, row: usize, other: &Self, other_row: usize) -> f32 {
         let plain = self.plain.row(row).iter().zip(other.plain.row(other_row));
         let mapped = self.mapped.row(row).iter().zip(other.mapped.row(other_row));
@@ -191,8 +195,9 @@ impl<'a> Points<'a> {
     }
 }
 
-/// Writes the squared distances of some queries, from the query `start` on, to the first `width` points. Each query has
-/// `stride` numbers in `out`, of which the first `width` are written. Runs on one thread.
+/// Writes squared distances to `out`: from as many queries as fit into `out`, beginning with query `start`, to the
+/// first `width` points. Each query has `stride` numbers in `out`, of which the first `width` are written. Runs on one
+/// thread.
 fn block(queries: &Points<'_>, start: usize, points: &Points<'_>, width: usize, out: &mut [f32], stride: usize) {
     let height = out.len() / stride;
     let left: View<'_> = linalg::view(queries.mapped).subrows(start, height);
@@ -206,8 +211,9 @@ fn block(queries: &Points<'_>, start: usize, points: &Points<'_>, width: usize, 
     }
 }
 
-/// Replaces the inner products of a query with points, in `row`, by squared distances. `norm` and `norms` are the
-/// squared norms of the query and of the points. `difference` recomputes the squared distance to a close point.
+/// Replaces the inner products in `row`, of one query with many points, by squared distances. `norm` and `norms` are
+/// the squared norms of the query and of the points. `difference(i)` recomputes the squared distance to point i if the
+/// point is close to the query.
 pub(super) fn from_products(row: &mut [f32], norm: f32, norms: &[f32], difference: impl Fn(usize) -> f32) {
     let close = Arch::new().dispatch(
         #[inline(always)]
@@ -230,8 +236,8 @@ pub(super) fn from_products(row: &mut [f32], norm: f32, norms: &[f32], differenc
     }
 }
 
-/// Writes the squared distances among n points to the lower triangle of `out`, row-major n×n. Numbers above the
-/// diagonal have no meaning.
+/// Writes the squared distances among n points to the lower triangle of `out`, a row-major n×n matrix. The caller must
+/// not read the numbers above the diagonal.
 pub(super) fn lower_triangle(points: &Points<'_>, out: &mut [f32]) {
     let n = points.len();
     out.par_chunks_mut(TILE * n).enumerate().with_max_len(1).for_each(|(tile, rows)| {
@@ -244,7 +250,7 @@ pub(super) fn lower_triangle(points: &Points<'_>, out: &mut [f32]) {
     });
 }
 
-/// Returns all squared distances from `queries` to `points`, row-major.
+/// Returns the squared distances from all `queries` to all `points`, row-major with one row per query.
 pub(super) fn all_distances(queries: &Points<'_>, points: &Points<'_>) -> Vec<f32> {
     let n = points.len();
     let mut out = vec![0.0; queries.len() * n];
@@ -252,7 +258,7 @@ pub(super) fn all_distances(queries: &Points<'_>, points: &Points<'_>) -> Vec<f3
     out
 }
 
-/// Returns the median distance among the points, or among at most `sample` evenly spaced ones.
+/// Returns the median distance among the points, or among at most `sample` evenly spaced points.
 pub(super) fn median_distance(points: &Matrix, sample: usize) -> f64 {
     let step = points.rows().div_ceil(sample).max(1);
     let chosen = points.select(&(0..points.rows()).step_by(step).collect::<Vec<_>>());

@@ -1,10 +1,10 @@
-//! The average gradient outer product (AGOP) on the device, in f32 or f64. `device/cpu/agop.rs` defines its two forms
-//! and the symbols.
+//! The average gradient outer product (AGOP) on the device, in f32 or f64. The [module of the
+//! CPU](crate::device::cpu::agop) defines the two forms of the AGOP, and the symbols.
 //!
-//! Only one n×n matrix is allocated: the gradient weights overwrite the squared distances and the Cholesky factor,
-//! which are not needed any more. The folded form is computed by blocks of rows of the lower triangle of `S`. If its
-//! estimated error is above the tolerance of the CPU, the folded form is computed again in f64. TF32 is not used: three
-//! products in TF32 would be as exact, but slower than one in f32.
+//! Only one n×n matrix is allocated, for n training points. The gradient weights overwrite the squared distances and
+//! the Cholesky factor, which are not needed any more. The folded form is computed by blocks of rows of the lower
+//! triangle of `S`. If its estimated error is above the tolerance of the CPU, the folded form is computed again in f64.
+//! TF32 is not used: three products in TF32 would be as exact, but slower than one in f32.
 
 use cudarc::driver::CudaSlice;
 
@@ -16,17 +16,20 @@ use crate::error::Result;
 use crate::kernel::Kernel;
 use crate::numeric::matrix::Matrix;
 
-/// The number of entries in a block of rows of the matrix `S` in f32; half as many in f64.
+/// The number of entries in a block of rows of the matrix `S` of the [folded form](crate::device::cpu::agop) in f32. In
+/// f64 a block has half as many entries.
 const BLOCK_NUMBERS: usize = 1 << 26;
-/// The largest number of rows of a block. A block of few rows has few entries above the diagonal, which are computed
-/// but not used.
+/// The largest number of rows in a block of the lower triangle. Entries above the diagonal are computed but not used,
+/// and smaller blocks have fewer of them.
 const MOST_ROWS: usize = 1024;
-/// The number of bytes of each row of gradient weights that are gathered at a time, if the AGOP is over a sample.
+/// The number of bytes that are gathered at a time from each row of [gradient weights](crate::kernel). Rows are
+/// gathered if the AGOP (average gradient outer product) is over a sample.
 pub(super) const PANEL_BYTES: usize = 32 * 1024;
-/// The largest number of weighted coordinate differences that the form by definition holds at a time.
+/// The largest number of weighted coordinate differences that are held at a time, when the AGOP (average gradient outer
+/// product) is computed by definition.
 const DIFFERENCES: usize = 1 << 26;
 
-/// The number type in which the folded form is computed: f32 or f64. The constants are names of GPU kernels in
+/// The number type in which the [folded form](self) is computed: f32 or f64. The constants are names of GPU kernels in
 /// `kernels.cu`.
 pub(super) trait Real: Number + Into<f64> {
     const GATHER: &'static str;
@@ -35,9 +38,10 @@ pub(super) trait Real: Number + Into<f64> {
     const ROW_SQUARES: &'static str;
     const FOLD: &'static str;
     const REST: &'static str;
-    /// Returns the matrix of gradient weights without a copy if its numbers are of this type; otherwise `None`.
+    /// Returns `square`, the matrix of [gradient weights](crate::kernel), without a copy if this type is f32; otherwise
+    /// `None`.
     fn weights(square: &CudaSlice<f32>) -> Option<&CudaSlice<Self>>;
-    /// Returns a copy of the first `count` of `values`, converted to this type.
+    /// Returns a copy of the first `count` elements of `values`, converted to this type.
     fn copied(queue: &Queue, values: &CudaSlice<f32>, count: usize) -> Result<CudaSlice<Self>>;
 }
 
@@ -73,15 +77,16 @@ impl Real for f64 {
     }
 }
 
-/// A fitted kernel ridge regression, from which the AGOP is computed.
+/// A fitted kernel ridge regression, from which the [AGOP](self) is computed.
 pub(super) struct Gradients<'a> {
     pub(super) queue: &'a Queue,
-    /// An n×n matrix: at first squared distances below the diagonal, then gradient weights in both triangles.
+    /// An n×n matrix for n training points: at first the squared distances below the diagonal, then the [gradient
+    /// weights](crate::kernel) in both triangles.
     pub(super) square: &'a mut CudaSlice<f32>,
     pub(super) kernel: Kernel,
-    /// The coefficients A, n×c.
+    /// The coefficients A of the regression, n×c for n training points and c classes.
     pub(super) beta: &'a CudaSlice<f32>,
-    /// The mapped points `X = ZM` (the training points Z times the metric M), n×d.
+    /// The mapped points `X = ZM` (the training points Z times the metric M), n×d for n points with d dimensions.
     pub(super) mapped: &'a CudaSlice<f32>,
     pub(super) n: usize,
     pub(super) classes: usize,
@@ -89,7 +94,7 @@ pub(super) struct Gradients<'a> {
 }
 
 impl Gradients<'_> {
-    /// Returns the AGOP (d×d), averaged over the points `sample`.
+    /// Returns the AGOP (average gradient outer product), averaged over the points with the indices `sample`.
     pub(super) fn outer_product(mut self, form: AgopForm, sample: &[u32]) -> Result<Matrix> {
         let points = self.queue.upload(sample)?;
         let mut outer = match form {
@@ -111,7 +116,8 @@ impl Gradients<'_> {
         Ok(outer)
     }
 
-    /// Returns the median of some of the gradient weights, computed on the host.
+    /// Returns the median of the [gradient weights](crate::kernel) in about 16 evenly spaced rows of their matrix,
+    /// computed on the host.
     fn median_weight(&self) -> Result<f32> {
         const ROWS: usize = 16;
         let n = self.n;
@@ -155,7 +161,8 @@ impl Gradients<'_> {
         Matrix::new(queue.download(&outer, 0, d * d)?, d, d)
     }
 
-    /// Returns the AGOP times the number of sampled points, in the folded form, and an estimate of its relative error.
+    /// Returns the [AGOP](self) times the number of sampled points, in the folded form, and an estimate of its relative
+    /// error.
     fn folded<T: Real>(&self, points: &CudaSlice<u32>, s: usize, shift: f32) -> Result<(Matrix, f64)> {
         // Q, and the squared norms of its rows and of the points.
         let (queue, n, c, d) = (self.queue, self.n, self.classes, self.dimensions);
@@ -222,8 +229,8 @@ impl Gradients<'_> {
         Ok((outer, folded_error(spread, norm)))
     }
 
-    /// Returns `Q = wA`, the product of the gradient weights w with the coefficients A (`beta`), with 0 in rows outside
-    /// the sample. Also returns the row sums of the sampled columns of `w - shift`.
+    /// Returns `Q = wA`, the product of the [gradient weights](crate::kernel) w with the coefficients A (`beta`). Rows
+    /// of Q outside the sample are 0. Also returns the row sums of the sampled columns of `w - shift`.
     fn weighted_sums<T: Real>(
         &self,
         weights: &Weights<'_, T>,
@@ -251,8 +258,9 @@ impl Gradients<'_> {
         Ok((q, row_sums))
     }
 
-    /// Returns `shift·bᵀF` in f64. With its transpose it is the part of the folded AGOP that comes from `shift`, the
-    /// constant part of the gradient weights. `device/cpu/agop.rs` defines b and F.
+    /// Returns the matrix `shift·bᵀF` in f64, with b and F of the [module of the CPU](crate::device::cpu::agop). This
+    /// matrix plus its transpose is the part of the folded [AGOP](self) that comes from `shift`, the constant part of
+    /// the [gradient weights](crate::kernel).
     fn shift_part<T: Real>(
         &self,
         q: &CudaSlice<T>,
@@ -280,14 +288,16 @@ impl Gradients<'_> {
     }
 }
 
-/// A buffer for gathered columns of the gradient weights.
+/// A buffer for gathered columns of the [gradient weights](crate::kernel).
 struct Panel<T> {
     numbers: CudaSlice<T>,
-    /// The index in the sample of the buffer's first column; `None` while the buffer is empty.
+    /// The place in the sample of the point to which the buffer's first column belongs; `None` while the buffer is
+    /// empty.
     first: Option<usize>,
 }
 
-/// The sampled columns of the gradient weights: in place, or gathered in buffers of some columns at a time.
+/// The sampled columns of the [gradient weights](crate::kernel). They are used in place, or gathered in a buffer of
+/// some columns at a time.
 struct Weights<'a, T> {
     queue: &'a Queue,
     square: &'a CudaSlice<f32>,
@@ -296,7 +306,8 @@ struct Weights<'a, T> {
     sampled: usize,
     /// The number of columns that are gathered at a time.
     width: usize,
-    /// The weight matrix itself, if its numbers have this type and all columns are sampled.
+    /// The whole matrix of [gradient weights](crate::kernel), if its numbers have this type and all columns are
+    /// sampled; otherwise `None`.
     whole: Option<&'a CudaSlice<T>>,
 }
 
@@ -308,14 +319,14 @@ impl<'a, T: Real> Weights<'a, T> {
         Self { queue, square, n: *n, points, sampled, width, whole }
     }
 
-    /// Allocates a buffer for gathered columns.
+    /// Allocates a buffer for gathered columns of the [gradient weights](crate::kernel).
     fn room(&self) -> Result<Panel<T>> {
         let numbers = if self.whole.is_some() { 0 } else { self.n * self.width };
         Ok(Panel { numbers: self.queue.zeros(numbers)?, first: None })
     }
 
-    /// Returns the sampled columns of the weights from `first` on, at most `width` of them. Gathers them in `panel`
-    /// unless `whole` holds them.
+    /// Returns the sampled columns of the [gradient weights](crate::kernel) from column `first` on, at most `width` of
+    /// them. Gathers them in `panel`, unless `whole` holds all columns.
     fn columns<'b>(&'b self, first: usize, panel: &'b mut Panel<T>) -> Result<Mat<'b, T>> {
         let n = self.n;
         if let Some(whole) = self.whole {
@@ -331,8 +342,8 @@ impl<'a, T: Real> Weights<'a, T> {
         Ok(Mat::new(&panel.numbers, n, count))
     }
 
-    /// Writes a block of `w_s w_sᵀ` to `out`, with the sampled columns `w_s` of the weights: the rows from `first` on
-    /// and the first columns, as many as `out` has.
+    /// Writes a block of `w_s w_sᵀ` to `out`, with the sampled columns `w_s` of the [gradient weights](crate::kernel).
+    /// The block has the rows from `first` on and the first columns, as many as `out` has.
     fn gram(&self, out: MatMut<'_, T>, first: usize, panel: &mut Panel<T>) -> Result<()> {
         let MatMut { buffer, rows: height, cols: width, .. } = out;
         for from in (0..self.sampled).step_by(self.width) {

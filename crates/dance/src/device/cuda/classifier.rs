@@ -1,6 +1,6 @@
-//! A fitted kernel machine on the device. Its matrix products (`ordered_rows`, `ordered_columns`) sum in the order of
-//! the CPU, and its elementwise functions are those of the CPU. So mapped points and outputs have the bits of the CPU,
-//! in every batch.
+//! A fitted kernel machine on the device. Its matrix products (the GPU kernels `ordered_rows` and `ordered_columns`)
+//! sum in the order of the CPU, and its elementwise functions are those of the CPU. So mapped points and outputs have
+//! the bits of the CPU, in every batch.
 
 use std::sync::Arc;
 
@@ -16,20 +16,21 @@ use crate::error::Result;
 use crate::kernel::Kernel;
 use crate::numeric::matrix::Matrix;
 
-/// The largest number of kernel values in a block (queries × training points).
+/// The largest number of kernel values that are computed at a time, for pairs of a query and a training point.
 const BLOCK_NUMBERS: usize = 1 << 26;
-/// The number of rows, and of columns, of a tile of the ordered product in `kernels.cu`.
+/// The number of rows, and of columns, in a tile of the matrix products by the GPU kernels `ordered_rows` and
+/// `ordered_columns`.
 const SIDE: usize = 128;
 
-/// A fitted kernel machine on the device.
+/// A fitted kernel machine, loaded on a graphics processor.
 pub(super) struct CudaClassifier {
     gpu: Arc<Gpu>,
     dimensions: usize,
     classes: usize,
     root: CudaSlice<f32>,
-    /// The mean of the mapped training points.
+    /// The mean of the mapped training points, which is subtracted from all mapped points.
     center: Vec<f32>,
-    /// The training points, mapped and centered.
+    /// The training points, mapped by the root of the metric and centered.
     train: Points,
     kernel: Kernel,
     beta: CudaSlice<f32>,
@@ -88,7 +89,7 @@ fn map(queue: &Queue, points: &Matrix, root: &CudaSlice<f32>, cols: usize) -> Re
     Matrix::new(queue.download(&out, 0, rows * cols)?, rows, cols)
 }
 
-/// Computes a matrix product by the GPU kernel named `kernel`. The sum behind every entry has `depth` terms, in
+/// Computes a matrix product by the GPU kernel named `kernel`. Every entry is a sum of `depth` terms, added in
 /// ascending order.
 fn ordered(
     queue: &Queue,

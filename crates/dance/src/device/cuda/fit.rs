@@ -1,9 +1,9 @@
 //! A fit on the device: points are uploaded once, the n×n matrix is allocated once, and coefficients stay on the
 //! device.
 //!
-//! In every iteration the host receives two numbers per held-out point, from which the quality of a regression follows,
-//! and the d×d AGOP (average gradient outer product). The host divides the AGOP by its largest entry to get the next
-//! metric.
+//! In every iteration the host receives two numbers per held-out point, from which the quality of a regression follows.
+//! It also receives the AGOP (average gradient outer product), a d×d matrix for d dimensions. The host divides the AGOP
+//! by its largest entry to get the next metric.
 
 use std::sync::Arc;
 
@@ -22,11 +22,11 @@ use crate::error::{Error, Result, human_bytes};
 use crate::kernel::Kernel;
 use crate::numeric::matrix::Matrix;
 
-/// The largest number of kernel values in a block (held-out × training points).
+/// The largest number of kernel values that are computed at a time, for pairs of a held-out point and a training point.
 const BLOCK_NUMBERS: usize = 1 << 26;
 
-/// Returns the largest number of bytes that a fit has allocated at a time, with `train` training points, `held_out`
-/// held-out points, and the classes and dimensions of `points`.
+/// Returns the largest number of bytes that a fit would have allocated on the device at one time. The fit has `train`
+/// training points and `held_out` held-out points, and the classes and dimensions of `points`.
 pub(super) fn bytes(points: FitPoints<'_>, train: usize, held_out: usize) -> u64 {
     let (n, m, d, c) = (train as u64, held_out as u64, points.train.cols() as u64, points.classes as u64);
     // The terms count f32 numbers: points, mapped and in f64, and H·X (n×d); β three times, with the correction in f64,
@@ -38,17 +38,17 @@ pub(super) fn bytes(points: FitPoints<'_>, train: usize, held_out: usize) -> u64
     4 * (n * n + tall + blocks + 8 * d * d + 2 * c * d)
 }
 
-/// A fitted regression.
+/// A fitted regression: its metric, its coefficients (`beta`) and its outputs at the held-out points.
 #[derive(Clone)]
 struct Solution {
     /// The metric under which the regression was fitted; `None` is the identity.
     metric: Option<Arc<Matrix>>,
     beta: Arc<CudaSlice<f32>>,
-    /// The outputs at the held-out points.
+    /// The regression's outputs at the held-out points.
     outputs: Arc<CudaSlice<f32>>,
 }
 
-/// A fit on the device.
+/// A fit in progress on a graphics processor.
 pub(super) struct CudaFit<'a> {
     gpu: Arc<Gpu>,
     points: FitPoints<'a>,
@@ -57,18 +57,18 @@ pub(super) struct CudaFit<'a> {
     labels: CudaSlice<u32>,
     held_out_labels: CudaSlice<u32>,
     metric: Option<Arc<Matrix>>,
-    /// An n×n matrix: squared distances below the diagonal, and the Cholesky factor on and above it. The AGOP
-    /// overwrites both with gradient weights.
+    /// An n×n matrix for n training points: squared distances below the diagonal, and the Cholesky factor on and above
+    /// it. When the metric is learned, [gradient weights](crate::kernel) overwrite both.
     square: CudaSlice<f32>,
     /// `true` if `square` holds the squared distances under the metric of the last regression.
     measured: bool,
     /// The last regression, with its kernel.
     solved: Option<(Kernel, Solution)>,
-    /// The best regression of the current setting.
+    /// The best regression so far in the trial of the current kernel.
     kept: Option<Solution>,
-    /// The best regression of all settings.
+    /// The best regression of all kernels tried.
     chosen: Option<Solution>,
-    /// The outputs that [`held_out`](FitSession::held_out) returns.
+    /// The outputs at the held-out points that [`held_out`](FitSession::held_out) returns.
     outputs: Option<Arc<CudaSlice<f32>>>,
 }
 
@@ -112,7 +112,7 @@ impl<'a> CudaFit<'a> {
         })
     }
 
-    /// Computes the squared distances among the training points under `metric`.
+    /// Writes the squared distances among the training points under `metric` to the matrix `square`.
     fn measure(&mut self, queue: &Queue, metric: Option<&Matrix>) -> Result<()> {
         self.measured = false;
         self.train.map(queue, metric)?;
@@ -125,7 +125,8 @@ impl<'a> CudaFit<'a> {
         Ok(())
     }
 
-    /// Returns the outputs `K·beta` at the held-out points, with their kernel values K.
+    /// Returns the outputs `K·beta` of a regression at the held-out points. K holds the kernel values of these points
+    /// with the training points.
     fn outputs(&self, queue: &Queue, kernel: Kernel, beta: &CudaSlice<f32>) -> Result<CudaSlice<f32>> {
         let (m, n, d, c) = (self.held_out.rows, self.train.rows, self.train.cols, self.points.classes);
         let block = (BLOCK_NUMBERS / n).clamp(1, m.max(1));
@@ -265,7 +266,7 @@ impl FitSession for CudaFit<'_> {
     }
 }
 
-/// Replaces the first `count` squared distances in `values` by kernel values.
+/// Replaces the first `count` numbers in `values`, which are squared distances, by kernel values.
 pub(super) fn kernel_values(queue: &Queue, kernel: Kernel, values: &mut CudaSlice<f32>, count: usize) -> Result<()> {
     let shape = Shape::of(kernel);
     let fill = queue.kernel("kernel_values").output(values, count).size(count);

@@ -1,7 +1,9 @@
-//! Searches for nearest neighbors on the device. The rounding bounds of `device/cpu/index.rs` hold for any order of the
-//! sums, so also for cuBLAS in f32. The value of a point is its squared distance to the query less the query's squared
-//! norm. A kernel finds the k-th smallest value eight bits at a time. The candidates are all points whose values exceed
-//! it by at most the rounding bound.
+//! Searches for nearest neighbors on the device. The rounding bounds of the [index on the
+//! CPU](crate::device::cpu::index) hold for any order of the sums, so also for cuBLAS in f32.
+//! The value of a point is its squared distance to the query less the query's squared norm. A GPU kernel finds the k-th
+//! smallest value eight bits at a time. The candidates are all points whose values exceed the k-th smallest value by at
+//! most the rounding bound.
+//! rounding bound.
 
 use std::sync::Arc;
 
@@ -17,22 +19,22 @@ use crate::device::{Candidates, IndexHandle, QueryHandle};
 use crate::error::Result;
 use crate::numeric::matrix::Matrix;
 
-/// The least number of distances that the device computes. The host computes fewer faster.
+/// The smallest number of distances that the device computes. The host computes fewer distances faster.
 const FEW: usize = 4096;
-/// The largest number of inner products in a block (queries × points).
+/// The largest number of inner products that are computed at a time, for pairs of a query and a point.
 const BLOCK_NUMBERS: usize = 1 << 27;
 
-/// Points on the device for searches.
+/// Points that are loaded on a graphics processor for searches of neighbors.
 pub(super) struct CudaIndex {
     gpu: Arc<Gpu>,
     rounding: RoundingBound,
-    /// The mean that is subtracted from points and queries; `None` if none is.
+    /// The mean that is subtracted from points and queries; `None` if they are used as they are.
     center: Option<CudaSlice<f32>>,
     points: CudaSlice<f32>,
-    /// The points before centering; `None` if they were not centered.
+    /// The points before the mean was subtracted; `None` if none was subtracted.
     given: Option<CudaSlice<f32>>,
     norms: CudaSlice<f32>,
-    /// The squared norm of every point less its reach, once the reaches are set.
+    /// The squared norm of every point less its [reach](crate::device::cpu::index); `None` until the reaches are set.
     offsets: Option<CudaSlice<f32>>,
 }
 
@@ -48,8 +50,8 @@ impl CudaIndex {
         Ok(Self { gpu: Arc::clone(gpu), rounding, center, points, given, norms, offsets: None })
     }
 
-    /// Appends the candidates of `count` queries, from query `first` on: the nearest points to `nearest`, and with
-    /// `reaching` the points that have the query within their reach to `reached`.
+    /// Appends the candidates of `count` queries, from query `first` on. The points that can be nearest are appended to
+    /// `nearest`. With `reaching`, the points that can have the query within their reach are appended to `reached`.
     fn block(
         &self,
         queue: &Queue,
@@ -83,8 +85,8 @@ impl CudaIndex {
         Ok(())
     }
 
-    /// Appends one list per query: the points whose values are at most the query's entry of `limits`. A query whose
-    /// entry of `sure` is `None` gets all points, since its products may overflow.
+    /// Appends one list per query: the points whose [values](self) are at most the query's entry in `limits`. If the
+    /// query's entry in `sure` is `None`, the list has all points, since the query's products may overflow.
     fn list(
         &self,
         queue: &Queue,
@@ -148,7 +150,7 @@ impl IndexHandle for CudaIndex {
     }
 }
 
-/// Queries on the device, before centering.
+/// Queries that are loaded on a graphics processor, before centering.
 struct CudaQueries<'a> {
     index: &'a CudaIndex,
     count: usize,

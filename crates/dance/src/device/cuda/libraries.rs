@@ -14,7 +14,7 @@ use super::queue;
 
 /// The environment variable that names the folder to search first.
 const FOLDER: &str = "DANCE_CUDA";
-/// The oldest version of CUDA that the driver must support.
+/// The oldest version of CUDA that the driver must support: 12.0, as NVIDIA encodes it.
 const OLDEST: i32 = 12_000;
 
 #[cfg(windows)]
@@ -22,8 +22,8 @@ const DRIVER: &str = "nvcuda.dll";
 #[cfg(not(windows))]
 const DRIVER: &str = "libcuda.so.1";
 
-/// The oldest release of each major version of CUDA, with its libraries. A library comes after the libraries that it
-/// needs.
+/// The major versions of CUDA, each with its oldest release and its libraries. A library comes after the libraries that
+/// it needs.
 #[cfg(windows)]
 const VERSIONS: [(i32, &[&str]); 2] = [
     (13_000, &["cublasLt64_13.dll", "cublas64_13.dll", "cusparse64_12.dll", "cusolver64_12.dll", "nvrtc64_130_0.dll"]),
@@ -56,13 +56,14 @@ const VERSIONS: [(i32, &[&str]); 2] = [
     ),
 ];
 
-/// Opens the driver; later calls do nothing. The error says why the driver cannot be used.
+/// Opens NVIDIA's driver; later calls return the first call's result. The error says why the driver cannot be used.
 pub(super) fn driver() -> Result<(), String> {
     static OPENED: OnceLock<Result<(), String>> = OnceLock::new();
     OPENED.get_or_init(open_driver).clone()
 }
 
-/// Opens the driver and every library; later calls do nothing. The error says why one cannot be used.
+/// Opens NVIDIA's driver and every library; later calls return the first call's result. The error says which of them
+/// cannot be used, and why.
 pub(super) fn all() -> Result<(), String> {
     static OPENED: OnceLock<Result<(), String>> = OnceLock::new();
     driver()?;
@@ -104,7 +105,7 @@ fn open_all() -> Result<(), String> {
     ))
 }
 
-/// Opens NVRTC, the compiler of kernels, without the other libraries.
+/// Opens NVRTC, the compiler of GPU kernels, without the other libraries. A test compiles the kernels with it.
 #[cfg(test)]
 pub(super) fn compiler() -> Result<(), String> {
     let folders = python_folders();
@@ -112,8 +113,8 @@ pub(super) fn compiler() -> Result<(), String> {
     names.map(|name| open(name, &folders)).reduce(Result::or).unwrap_or_else(|| Err("it has no name".into()))
 }
 
-/// Opens a library: from the folder that `DANCE_CUDA` names if it is there, else where the system finds it, else from
-/// one of `folders`.
+/// Opens the library with the file name `name`. The folder that `DANCE_CUDA` names comes first, then the folders of the
+/// system, then `folders`.
 fn open(name: &str, folders: &[PathBuf]) -> Result<(), String> {
     if let Some(folder) = std::env::var_os(FOLDER).filter(|folder| !folder.is_empty()) {
         let file = Path::new(&folder).join(name);
@@ -153,7 +154,7 @@ fn python_folders() -> Vec<PathBuf> {
     folders
 }
 
-/// Returns the folders `site-packages` from which this process has loaded libraries.
+/// Returns the `site-packages` folders of Python from which this process has loaded libraries.
 fn of_process() -> Vec<PathBuf> {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
     let mut found: Vec<PathBuf> = maps

@@ -1,9 +1,9 @@
-//! Parts of device buffers as row-major matrices, for matrix products.
+//! Matrices that lie in a part of a device buffer, row-major, for matrix products.
 
 use cudarc::driver::CudaSlice;
 
-/// A matrix in a buffer, to be read. Its first number is number `from` of the buffer, and its rows begin every `stride`
-/// numbers. If `flipped`, it stands for its transpose.
+/// A matrix in a buffer, to be read. It begins at the element `from` of the buffer, and its rows begin `stride`
+/// elements apart. If `flipped`, products use the transpose of this matrix.
 #[derive(Clone, Copy)]
 pub(super) struct Mat<'a, T> {
     pub(super) buffer: &'a CudaSlice<T>,
@@ -19,7 +19,7 @@ impl<'a, T> Mat<'a, T> {
         Self { buffer, from: 0, rows, cols, stride: cols, flipped: false }
     }
 
-    /// Returns the matrix of `rows` rows from row `first` on. Valid before any [`flip`](Self::flip).
+    /// Returns the matrix of `rows` rows from row `first` on. Must be called before any [`flip`](Self::flip).
     pub(super) fn part(self, first: usize, rows: usize) -> Self {
         Self { from: self.from + first * self.stride, rows, ..self }
     }
@@ -42,8 +42,8 @@ impl<'a, T> Mat<'a, T> {
     }
 }
 
-/// A matrix in a buffer, to be written. Its first number is number `from` of the buffer, and its rows begin every
-/// `stride` numbers.
+/// A matrix in a buffer, to be written. It begins at the element `from` of the buffer, and its rows begin `stride`
+/// elements apart.
 pub(super) struct MatMut<'a, T> {
     pub(super) buffer: &'a mut CudaSlice<T>,
     pub(super) from: usize,
@@ -67,7 +67,7 @@ impl<'a, T> MatMut<'a, T> {
     }
 }
 
-/// Returns `true` if a matrix lies within a buffer, and its sizes fit the integers of cuBLAS.
+/// Returns `true` if a matrix lies within a buffer of `length` elements, and its sizes fit the integers of cuBLAS.
 fn fits(length: usize, from: usize, rows: usize, cols: usize, stride: usize) -> bool {
     let most = i32::MAX as usize;
     let end = if rows == 0 { from } else { from + (rows - 1) * stride + cols };

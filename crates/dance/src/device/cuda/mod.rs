@@ -1,15 +1,15 @@
-//! NVIDIA's graphics processors, through cuBLAS, cuSOLVER and kernels of our own. The libraries of CUDA are opened when
-//! a device is opened (`libraries`), so the program builds and runs on machines without them.
+//! NVIDIA's graphics processors, through cuBLAS, cuSOLVER and GPU kernels of our own. The libraries of CUDA are opened
+//! when a device is opened (`libraries`), so the program builds and runs on machines without them.
 //!
-//! - A fit (`fit`, `ridge`, `agop`) agrees with a fit on the CPU up to rounding. Repeated on the same device, it gives
-//!   the same bits.
+//! - A fit (`fit`, `ridge`, `agop`) agrees with a fit on the CPU up to rounding. Repeated on the same device, a fit
+//!   gives the same bits.
 //! - A classifier gives the bits of the CPU: every sum has the same order, and every elementwise function is the same
 //!   (`classifier`).
 //! - An index lists candidates within the rounding bounds of the CPU (`index`), so neighbors are the same.
 //!
 //! The prediction sets from one model file are therefore the same on the CPU and on a graphics processor.
 //!
-//! A device does one call at a time: a call holds the queue until it is done.
+//! A device does one call at a time: a call locks the device's queue until it is done.
 
 mod agop;
 mod classifier;
@@ -34,7 +34,7 @@ use crate::context::Context;
 use crate::error::{Error, Result};
 use crate::numeric::matrix::Matrix;
 
-/// An open device: its queue of calls, and page-locked host memory for reuse.
+/// An open device: its queue of calls, and buffers of page-locked host memory that are kept for reuse.
 struct Gpu {
     name: String,
     queue: Mutex<Queue>,
@@ -58,7 +58,7 @@ impl Gpu {
 pub(super) struct Cuda(Arc<Gpu>);
 
 impl Cuda {
-    /// Opens the device with this number. The error says why it cannot be used.
+    /// Opens the device with the number `ordinal`, counted from 0. The error says why the device cannot be used.
     pub(super) fn open(ordinal: usize) -> Result<Self> {
         let name = format!("cuda:{ordinal}");
         let refused = |problem: String| Error::Device { device: name.clone(), problem };
@@ -76,7 +76,7 @@ impl Cuda {
         Ok(Self(Arc::new(Gpu { name, queue: Mutex::new(queue), pinned: Mutex::default() })))
     }
 
-    /// Returns the name of every device and its memory in bytes. The error says why there is none.
+    /// Returns the name and the memory in bytes of every device. The error says why there is no device.
     pub(super) fn devices() -> Result<Vec<(String, u64)>, String> {
         libraries::driver()?;
         queue::devices()

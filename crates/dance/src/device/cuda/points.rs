@@ -1,4 +1,4 @@
-//! Points on the device, as given and mapped by a metric, for distances by matrix products.
+//! Points on the device, as given and mapped by a metric, whose distances are computed by matrix products.
 
 use cudarc::driver::CudaSlice;
 
@@ -7,23 +7,23 @@ use super::queue::Queue;
 use crate::error::Result;
 use crate::numeric::matrix::Matrix;
 
-/// The number of distances of a row that one block of threads computes.
+/// The number of distances from one point that a block of GPU threads computes.
 const PIECE: usize = 1024;
 
 /// Points on the device, with the numbers from which distances under a metric M are computed.
 pub(super) struct Points {
     pub(super) rows: usize,
     pub(super) cols: usize,
-    /// The points, one per row.
+    /// The points as given, one per row.
     pub(super) plain: CudaSlice<f32>,
-    /// The points times the metric, `plain·M`; `None` for the identity.
+    /// The points times the metric M; `None` for the identity metric.
     mapped: Option<CudaSlice<f32>>,
-    /// The squared norm `zMzᵀ` of every point z.
+    /// The squared norm `zMzᵀ` of every point z under the metric M.
     norms: CudaSlice<f32>,
 }
 
 impl Points {
-    /// Uploads points, with the identity as metric.
+    /// Uploads points, with the identity as their metric.
     pub(super) fn new(queue: &Queue, points: &Matrix) -> Result<Self> {
         let (rows, cols) = (points.rows(), points.cols());
         let plain = queue.upload(points.as_slice())?;
@@ -32,7 +32,8 @@ impl Points {
         Ok(points)
     }
 
-    /// Replaces the metric; `None` is the identity.
+    /// Replaces the metric under which distances are computed, and maps the points by the new one; `None` is the
+    /// identity.
     pub(super) fn map(&mut self, queue: &Queue, metric: Option<&Matrix>) -> Result<()> {
         let (rows, cols) = (self.rows, self.cols);
         self.mapped = match metric {
@@ -55,8 +56,9 @@ impl Points {
         self.mapped.as_ref().unwrap_or(&self.plain)
     }
 
-    /// Replaces inner products in `values` by squared distances: of `count` points of `self`, from point `first` on, to
-    /// all points of `others`. With `lower`, `others` must be `self`, and only the part below the diagonal is computed.
+    /// Replaces inner products in `values` by squared distances, from `count` points here to all points of `others`.
+    /// The first of the `count` points has the index `first`. With `lower`, `others` must be `self`, and only the part
+    /// below the diagonal is computed.
     pub(super) fn distances(
         &self,
         queue: &Queue,

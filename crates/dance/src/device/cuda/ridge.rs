@@ -1,5 +1,5 @@
-//! Kernel ridge regression on the device: the coefficients `β = (K + λI)⁻¹ Y`, with the kernel matrix K, the ridge
-//! parameter λ and the one-hot labels Y, as in `device/cpu/ridge.rs`.
+//! Kernel ridge regression on the device, as on the [CPU](crate::device::cpu::ridge). It computes the coefficients `β =
+//! (K + λI)⁻¹ Y`, with the kernel matrix K, the ridge parameter λ and the one-hot labels Y.
 //!
 //! cuSOLVER computes the Cholesky factor in f32, in the triangle above the squared distances. At least one step of
 //! iterative refinement follows, whose residual `Y - (K + λI)β` is computed in f64. TF32 is not used: a factor in TF32
@@ -14,10 +14,12 @@ use crate::device::cpu::ridge::{MOST_REFINEMENTS, POOR, PROBES, RIDGE_STEPS};
 use crate::error::{Error, Result};
 use crate::kernel::Kernel;
 
-/// The largest number of entries of the kernel matrix that are computed in f64 at a time.
+/// The number of entries of the kernel matrix that are computed in f64 at a time, within the limits on rows in
+/// [`block_rows`].
 const BLOCK_NUMBERS: usize = 1 << 25;
 
-/// The parameters of a kernel with bandwidth L and shape ξ as the device uses them, in f32: 1/L², 1/(2ξ) and -1/ξ.
+/// The parameters with which GPU kernels compute a kernel function of bandwidth L and shape ξ, in f32: 1/L², 1/(2ξ) and
+/// -1/ξ.
 #[derive(Clone, Copy)]
 pub(super) struct Shape {
     pub(super) inverse: f32,
@@ -35,11 +37,11 @@ impl Shape {
     }
 }
 
-/// The linear system of a regression.
+/// The linear system `(K + λI)β = Y` of a regression, in the symbols of the [module](self).
 pub(super) struct RidgeSystem<'a> {
     pub(super) queue: &'a Queue,
-    /// An n×n matrix: squared distances below the diagonal, and room for the kernel matrix and its Cholesky factor on
-    /// and above it.
+    /// An n×n matrix for n training points: squared distances below the diagonal. On and above the diagonal there is
+    /// room for the kernel matrix and its Cholesky factor.
     pub(super) square: &'a mut CudaSlice<f32>,
     pub(super) labels: &'a CudaSlice<u32>,
     pub(super) kernel: Kernel,
@@ -53,8 +55,8 @@ pub(super) fn block_rows(n: usize) -> usize {
 }
 
 impl RidgeSystem<'_> {
-    /// Returns the coefficients and their accuracy, without a quality. Afterwards the Cholesky factor is on and above
-    /// the diagonal of `square`.
+    /// Returns the coefficients and their numerical accuracy; the quality stays empty. Afterwards the Cholesky factor
+    /// is on and above the diagonal of `square`.
     pub(super) fn solve(&mut self, ridge: f64) -> Result<(CudaSlice<f32>, Regression)> {
         let (n, shape) = (self.n, Shape::of(self.kernel));
         let mut used = ridge;
@@ -98,9 +100,9 @@ impl RidgeSystem<'_> {
         if report.residual.is_finite() { Ok((beta, report)) } else { Err(self.not_positive_definite(ridge)) }
     }
 
-    /// Computes `count` rows of `-(K + ridge·I)β` in f64, every `step`-th from row `first` on, with the kernel matrix K
-    /// and the coefficients β (`beta`). Writes them to the rows of `out` from `at` on. `rows` is a buffer for rows of
-    /// K.
+    /// Computes `count` rows of `-(K + ridge·I)β` in f64: row `first` and every `step`-th row after it. K is the kernel
+    /// matrix, and β the coefficients `beta`. The result goes to the rows of `out` from row `at` on. `rows` is a buffer
+    /// for rows of K.
     fn products(
         &self,
         (first, step, count): (usize, usize, usize),
@@ -130,8 +132,8 @@ impl RidgeSystem<'_> {
         Ok((squares / count as f64).sqrt())
     }
 
-    /// Returns the residual `Y - (K + ridge·I)β`, computed in f64, with the kernel matrix K, the one-hot labels Y and
-    /// the coefficients β (`beta`).
+    /// Returns the residual `Y - (K + ridge·I)β`, computed in f64. K is the kernel matrix, Y the one-hot labels, and β
+    /// the coefficients `beta`.
     fn residual(&self, ridge: f64, beta: &CudaSlice<f32>) -> Result<CudaSlice<f32>> {
         let (queue, n, c) = (self.queue, self.n, self.classes);
         let block = block_rows(n);
@@ -154,12 +156,12 @@ impl RidgeSystem<'_> {
     }
 }
 
-/// Returns the number of blocks of 256 threads for a loop over `count` numbers.
+/// Returns the number of blocks of 256 GPU threads that go through `count` numbers in a loop.
 pub(super) fn blocks_of(count: usize) -> usize {
     count.div_ceil(256).clamp(1, 1 << 16)
 }
 
-/// Returns a copy of the first `count` of `values`, converted to f64.
+/// Returns a copy of the first `count` elements of `values`, converted to f64.
 pub(super) fn to_f64(queue: &Queue, values: &CudaSlice<f32>, count: usize) -> Result<CudaSlice<f64>> {
     let mut copied = queue.zeros(count)?;
     let copy = queue.kernel("widen").input(values, count).output(&mut copied, count).size(count);

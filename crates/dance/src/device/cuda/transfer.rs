@@ -10,12 +10,12 @@ use super::queue::{Number, Pinned, Queue};
 use crate::context::Context;
 use crate::error::Result;
 
-/// The number of page-locked buffers that are kept for reuse.
+/// The largest number of page-locked buffers that are kept for reuse.
 const KEPT: usize = 2;
-/// The number of numbers that a worker thread copies at a time.
+/// The number of elements that a worker thread copies at a time.
 const PART: usize = 1 << 16;
 
-/// A page-locked buffer that is in use. When it is dropped, the buffer is kept for reuse.
+/// A page-locked buffer that is in use. When the lease is dropped, the buffer is kept for reuse.
 pub(super) struct PinnedLease<'a> {
     gpu: &'a Gpu,
     /// The buffer; `None` only while the lease is dropped.
@@ -41,7 +41,7 @@ impl Drop for PinnedLease<'_> {
     }
 }
 
-/// Numbers that were copied from the device to the host.
+/// Elements that were copied from the device to the host: into a page-locked buffer, or into a plain vector.
 pub(super) enum HostNumbers<'a, T> {
     Pinned { piece: PinnedLease<'a>, count: usize },
     Plain(Vec<T>),
@@ -58,7 +58,7 @@ impl<T: Pod> AsRef<[T]> for HostNumbers<'_, T> {
 
 impl Gpu {
     /// Returns a page-locked buffer for a transfer of `bytes`. Returns `None` for few bytes, which the driver transfers
-    /// as fast by itself, and if the system has no memory to lock.
+    /// as fast without such a buffer. Also returns `None` if the system has no memory to lock.
     fn lend(&self, queue: &Queue, bytes: usize) -> Option<PinnedLease<'_>> {
         if bytes < size_of::<f32>() * PART {
             return None;
@@ -68,8 +68,8 @@ impl Gpu {
         Some(PinnedLease { gpu: self, piece: Some(piece) })
     }
 
-    /// Uploads numbers, which worker threads copy to page-locked memory first. The queue is not locked meanwhile,
-    /// because a waiting worker thread may take up other work that needs it.
+    /// Uploads `values` through page-locked memory, to which worker threads copy them first. The queue is not locked
+    /// while they copy, because a waiting worker thread may take up other work that needs the queue.
     pub(super) fn upload<T: Number + Pod + Send + Sync>(
         &self,
         values: &[T],
@@ -92,7 +92,7 @@ impl Gpu {
         Ok(buffer)
     }
 
-    /// Returns the first `count` numbers of a buffer.
+    /// Copies the first `count` elements of a device buffer to the host, through page-locked memory if there is some.
     pub(super) fn fetch<T: DeviceRepr + Default + Pod>(
         &self,
         queue: &Queue,

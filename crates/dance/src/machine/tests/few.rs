@@ -1,8 +1,8 @@
-//! Fits on few points: fewer than can be held out, fewer than dimensions.
+//! Tests of fits on few points: too few to hold any out, or fewer than dimensions.
 
 use super::*;
 
-/// One to three points per class: nothing can be held out, and nothing has to be.
+/// A fit works with one to three points per class, of which none can be held out.
 #[test]
 fn a_few_points_are_enough() {
     for per_class in [1, 2, 3] {
@@ -23,8 +23,8 @@ fn a_few_points_are_enough() {
     }
 }
 
-/// The leave-one-out outputs are those of refitting without each point, computed here by dropping points one by one,
-/// and in `tests/model` by a device of plain loops.
+/// The leave-one-out outputs equal the outputs of fits without each point. This test drops the points one by one, and
+/// `tests/model` compares with a device of plain loops.
 #[test]
 fn leaving_one_out_is_fitting_without_it() {
     let (points, labels) = problem(40, 5, 4, 9);
@@ -51,8 +51,7 @@ fn leaving_one_out_is_fitting_without_it() {
     }
 }
 
-/// Fewer points than dimensions: the fit in their span is the fit in all dimensions, computed the long way by rounds of
-/// a session without a basis.
+/// With fewer points than dimensions, the fit in the points' span equals the fit in all dimensions.
 #[test]
 fn a_fit_in_the_span_is_the_fit() {
     let (small, labels) = problem(60, 4, 3, 8);

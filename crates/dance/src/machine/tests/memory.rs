@@ -1,8 +1,8 @@
-//! The memory of a fit is reported before it is allocated.
+//! Tests that the memory of a fit is reported before it is allocated.
 
 use super::*;
 
-/// The CPU with next to no memory.
+/// The CPU, as a device that reports only 1 MiB of free memory. A test expects a warning of a fit on it.
 struct Small;
 
 impl Device for Small {
@@ -52,7 +52,7 @@ fn memory_is_said_before_it_is_taken_and_refused_above_the_limit() {
     assert!(tune::fit(&Cpu, part(&points, &labels), 3, &RfmConfig::default(), &enough, &context).is_ok());
 }
 
-/// The reported memory counts the d×d matrices behind the root of the metric.
+/// The reported memory includes the d×d matrices, for d dimensions, from which the root of the metric is computed.
 #[test]
 fn memory_counts_the_root_of_the_metric() {
     let (points, labels) = problem(300, 250, 3, 7);

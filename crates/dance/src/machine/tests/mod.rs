@@ -1,4 +1,4 @@
-//! Tuned fits: what they learn, what they refuse, and that a seed decides everything.
+//! Tests of tuned fits: the metrics that they learn, the data that they refuse, and that a seed decides every result.
 
 mod few;
 mod memory;
@@ -16,7 +16,8 @@ use crate::kernel::Kernel;
 use crate::numeric::random::Random;
 use crate::numeric::{Matrix, Rows};
 
-/// Two informative directions among `d`: the metric has something to learn.
+/// Draws `n` labelled points in `d` dimensions for tests. Only the first two dimensions depend on the class, so a
+/// metric has something to learn.
 fn problem(n: usize, d: usize, classes: usize, seed: u64) -> (Matrix, Vec<u32>) {
     let mut random = Random::new(seed, 3);
     let labels: Vec<u32> = (0..n).map(|row| (row % classes) as u32).collect();
@@ -41,7 +42,7 @@ fn part(points: &Matrix, labels: &[u32]) -> Part {
     Part { embeddings: points.clone(), labels: labels.to_vec() }
 }
 
-/// `K(queries, train)·β` in the machine's metric.
+/// Returns the outputs at `queries` of a machine that a test has fitted.
 fn outputs(rfm: &Rfm, queries: &Matrix) -> Matrix {
     let context = Context::new(2).unwrap();
     let Rfm { metric_root: root, train, kernel, beta, .. } = rfm;
@@ -248,7 +249,8 @@ fn largest_of(outputs: &Matrix) -> Vec<u32> {
     (0..outputs.rows()).map(|row| largest(outputs.row(row)) as u32).collect()
 }
 
-/// Wide points and many classes, where the last tile of a product has one row.
+/// A row is mapped and classified alike in every batch. The points have many dimensions and classes, and the last tile
+/// of a product has one row.
 #[test]
 fn a_row_is_mapped_and_classified_the_same_in_every_batch() {
     let (d, n, classes) = (768, 70, 40);

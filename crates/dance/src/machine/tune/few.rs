@@ -1,11 +1,12 @@
 //! Tuning and fit on so few points that none can be held out.
 //!
-//! Settings are validated by leaving one point out at a time. The output at point i of the regression without it has a
-//! closed form: `y_i - β_i / ((K + λI)⁻¹)_ii`, with the one-hot label `y_i`, the coefficients `β_i`, the kernel matrix
-//! K and the ridge parameter λ. The output is unbiased under the identity metric only, because a learned metric depends
-//! on every label. So no metric is learned. The validation leaves out points whose class has no other point. If none
-//! remains, the default kernel is used: a bandwidth of one median distance and shape 1, clamped to the configured
-//! ranges.
+//! Settings are validated by leaving one point out at a time. The output at point i of a regression without point i has
+//! a closed form: `y_i - β_i / ((K + λI)⁻¹)_ii`. Here `y_i` is the one-hot label, `β_i` are the coefficients, K is the
+//! kernel matrix, and λ is the ridge parameter.
+//!
+//! The output is unbiased under the identity metric only, because a learned metric depends on every label. So no metric
+//! is learned. A point takes no part in the validation if its class has no other point. If no point takes part, the
+//! default kernel is used: a bandwidth of one median distance and shape 1, clamped to the configured ranges.
 
 use std::time::Instant;
 
@@ -20,7 +21,7 @@ use crate::machine::rfm::{Part, Rfm};
 use crate::numeric::counts_of;
 use crate::numeric::matrix::Matrix;
 
-/// Tunes and fits a kernel machine without held-out points. Points are coordinates in `basis`, if there is one.
+/// Tunes and fits a kernel machine without held-out points. With a `basis`, the points are coordinates in it.
 pub(super) fn fit(job: Job<'_>, points: Part, basis: Option<&Matrix>) -> Result<Tuned> {
     let Job { device, classes, rfm, config, context } = job;
     let none = Part::none(points.embeddings.cols());
@@ -94,18 +95,19 @@ pub(super) fn fit(job: Job<'_>, points: Part, basis: Option<&Matrix>) -> Result<
     })
 }
 
-/// Returns the rows of points whose class has another point.
+/// Returns the rows of the points whose class has at least one other point.
 fn rows_with_peers(labels: &[u32]) -> Vec<usize> {
     let counts = counts_of(labels, labels.iter().max().map_or(0, |&label| label as usize + 1));
     (0..labels.len()).filter(|&row| counts[labels[row] as usize] > 1).collect()
 }
 
-/// Returns the default bandwidth, one median distance, and the default shape, 1, clamped to the configured ranges.
+/// Returns the default bandwidth and shape. They are one median distance and 1, clamped to the configured ranges.
 fn default_setting(config: &TuneConfig) -> (f64, f64) {
     (1.0f64.clamp(config.bandwidth.0, config.bandwidth.1), 1.0f64.clamp(config.shape.0, config.shape.1))
 }
 
-/// Fits the regression with this kernel. Returns the quality and the leave-one-out outputs at the rows `validation`.
+/// Fits the regression with the given kernel. Returns the leave-one-out outputs at the rows `validation`, and the
+/// quality of these outputs.
 fn leave_one_out(
     session: &mut dyn FitSession,
     kernel: Kernel,

@@ -1,8 +1,8 @@
 //! A small Gaussian process on the unit square, and its expected improvement.
 //!
-//! The kernel is Matérn-5/2 with one length scale per coordinate. Length scales and noise variance are those of the
-//! largest marginal likelihood on a fixed grid, so nothing has to converge and nothing is random. With m observations,
-//! a few dozen at most, a grid point takes `O(m³)` and a prediction `O(m²)`.
+//! The kernel is Matérn-5/2 with one length scale per coordinate. Length scales and noise variance are chosen from a
+//! fixed grid by the largest marginal likelihood, so nothing has to converge and nothing is random. With m
+//! observations, a few dozen at most, a grid point takes `O(m³)` and a prediction `O(m²)`.
 
 use faer::Mat;
 
@@ -11,24 +11,24 @@ use crate::numeric::linalg;
 /// A point of the unit square.
 pub(super) type Place = [f64; 2];
 
-/// The length scales of the grid.
+/// The length scales from which the fit of a [`GaussianProcess`] chooses, for each coordinate.
 const LENGTHS: [f64; 5] = [0.08, 0.16, 0.32, 0.64, 1.28];
-/// The noise variances of the grid, as shares of the signal variance.
+/// The noise variances from which the fit of a [`GaussianProcess`] chooses, as shares of the signal variance.
 const NOISES: [f64; 4] = [1e-4, 1e-2, 5e-2, 2e-1];
 
 /// A Gaussian process that was fitted to observations.
 pub(super) struct GaussianProcess {
-    /// The places of the observations.
+    /// The places in the unit square at which values were observed.
     places: Vec<Place>,
-    /// The length scale of every coordinate.
+    /// The length scales of the process, one for each coordinate of the unit square.
     lengths: Place,
-    /// The mean of the observations, which is subtracted from them.
+    /// The mean of the observed values, which is subtracted from them.
     mean: f64,
-    /// The standard deviation of the observations, by which they are divided.
+    /// The standard deviation of the observed values, by which they are divided.
     scale: f64,
     /// The signal variance of the standardised observations.
     variance: f64,
-    /// The inverse of the kernel matrix of the observed places plus noise.
+    /// The inverse of the kernel matrix of the observed places, with the noise variance added to the diagonal.
     inverse: Mat<f64>,
     /// The product of `inverse` with the standardised observations.
     weights: Vec<f64>,
@@ -92,7 +92,8 @@ impl GaussianProcess {
         (self.mean + self.scale * mean, self.scale * variance.sqrt())
     }
 
-    /// Returns the expected improvement over the value `best` at a place.
+    /// Returns the expected improvement over `best` by an observation at `place`. It is the mean amount by which the
+    /// observation exceeds `best`, with 0 if it does not.
     pub(super) fn expected_improvement(&self, place: &Place, best: f64) -> f64 {
         let (mean, deviation) = self.predict(place);
         if deviation <= 0.0 {
@@ -103,7 +104,7 @@ impl GaussianProcess {
     }
 }
 
-/// Returns the Matérn-5/2 kernel of two places with the given length scales.
+/// Returns the Matérn-5/2 kernel of the places a and b, with one length scale per coordinate.
 fn matern(a: &Place, b: &Place, lengths: &Place) -> f64 {
     let squared: f64 = (0..2).map(|k| ((a[k] - b[k]) / lengths[k]).powi(2)).sum();
     let r = (5.0 * squared).sqrt();

@@ -1,18 +1,18 @@
 //! Tuning: Bayesian optimisation of the kernel's bandwidth and shape by accuracy on validation points (the paper,
 //! §4.1.2), then the fit.
 //!
-//! 1. **Search**: [`evaluations`](TuneConfig::evaluations) settings are tried. The first few are spread evenly; a
-//!    Gaussian process on (log bandwidth, shape) chooses the others by expected improvement. Each trial is a whole loop
-//!    of the RFM (recursive feature machine). It ends after two iterations without improvement, and averages the AGOP
-//!    (average gradient outer product) over at most 4,000 points. With more than
+//! 1. **Search**: [`evaluations`](TuneConfig::evaluations) pairs of bandwidth and shape are tried. The first few are
+//!    spread evenly; a Gaussian process on (log bandwidth, shape) chooses the others by expected improvement. Each
+//!    trial is a whole loop of the RFM (recursive feature machine). A trial ends after two iterations without
+//!    improvement, and averages the AGOP (average gradient outer product) over at most 4,000 points. With more than
 //!    [`search_points`](TuneConfig::search_points) training points, trials use a stratified sample of that size, and
 //!    are evaluated on all validation points.
-//! 2. **Confirm**: if the search used a sample, the best few settings are tried again on all training points.
-//! 3. **Refit** (optional): the best setting is fitted on training and validation points together, with as many
-//!    iterations as its best trial. This is valid, because none of these points is a calibration point.
+//! 2. **Confirm**: if the search used a sample, the best few pairs are tried again on all training points.
+//! 3. **Refit** (optional): the best pair is fitted on training and validation points together, with as many iterations
+//!    as its trial needed. This is valid, because none of these points is a calibration point.
 //!
-//! With too few validation points (under ten, or fewer than four points per class), every point is validated by leaving
-//! it out, and the metric stays the identity (`few.rs`).
+//! Few points are validated by leaving out one at a time: with under ten validation points, or with at most 1,500
+//! points and fewer than four per class. The metric then stays the identity (`few.rs`).
 //!
 //! Bandwidths are multiples of the median distance among training points under the identity metric, so that one range
 //! suits all data.
@@ -34,38 +34,39 @@ use crate::setters::setters;
 
 use search::{Stage, Winner, best_places};
 
-/// The number of iterations without improvement after which a trial ends. A refit has no such limit.
+/// The number of iterations without improvement after which a trial of the search ends. A refit has no such limit.
 const TRIAL_PATIENCE: usize = 2;
-/// The largest number of points over which a trial's AGOP is averaged.
+/// The largest number of points over which a trial of the search averages the AGOP (average gradient outer product).
 const TRIAL_AGOP_POINTS: usize = 4000;
-/// The largest share of the training points that a sample may have; a larger sample saves too little.
+/// The largest share of the training points that the sample for the search may have. A larger sample would save too
+/// little.
 const LARGEST_SAMPLE: f64 = 0.75;
 
-/// The settings of tuning: the range of kernels, the number of trials, and the points that the trials use.
+/// The settings of tuning: the ranges of bandwidth and shape, the number of trials, and the points that the trials use.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct TuneConfig {
-    /// The number of kernels to try.
+    /// The number of kernels, pairs of bandwidth and shape, to try.
     pub evaluations: usize,
-    /// The least and the largest bandwidth, in multiples of the median distance. If they are equal, the bandwidth is
-    /// fixed.
+    /// The least and the largest bandwidth to try, in multiples of the median distance between training points. If they
+    /// are equal, the bandwidth is fixed.
     pub bandwidth: (f64, f64),
-    /// The least and the largest shape of the kernel (see [`kernel`](crate::kernel)). If they are equal, the shape is
-    /// fixed.
+    /// The least and the largest shape of the kernel to try (see [`kernel`](crate::kernel)). If they are equal, the
+    /// shape is fixed.
     pub shape: (f64, f64),
     /// The share of the points that are held out for validation, between 0 and 1.
     pub validation: f64,
-    /// The largest number of training points in a trial. If there are more, trials use a sample; with `None` they use
-    /// all.
+    /// The largest number of training points in a trial. If there are more, trials use a sample; with `None` trials use
+    /// all training points.
     pub search_points: Option<usize>,
-    /// The number of kernels that are tried again on all training points, if trials used a sample.
+    /// The number of kernels that are tried again on all training points, if the first trials used a sample.
     pub confirm: usize,
     /// `true` fits the best kernel once more, on training and validation points together.
     pub refit: bool,
     /// The seed of the validation split, the sample and the search.
     pub seed: u64,
-    /// The largest number of bytes that the fit may have allocated at a time; `None` sets no limit.
+    /// The largest number of bytes that the fit may have allocated at one time; `None` sets no limit.
     pub memory: Option<u64>,
 }
 
@@ -120,7 +121,7 @@ impl TuneConfig {
         Ok(())
     }
 
-    /// Returns the number of kernels that will be tried: 1 if bandwidth and shape are fixed.
+    /// Returns the number of kernels that will be tried. It is 1 if bandwidth and shape are fixed.
     fn trials(&self) -> usize {
         let fixed = self.bandwidth.0 == self.bandwidth.1 && self.shape.0 == self.shape.1;
         if fixed { 1 } else { self.evaluations }
@@ -132,20 +133,20 @@ impl TuneConfig {
 pub(crate) struct Tuned {
     /// The kernel machine.
     pub(crate) rfm: Rfm,
-    /// The rows of the points that the machine keeps: all after a refit, otherwise the training points.
+    /// The rows of the points that the machine was fitted on: all points after a refit, otherwise the training points.
     pub(crate) rows: Vec<usize>,
-    /// The rows of the validation points, which the machine does not keep; empty after a refit.
+    /// The rows of the validation points, on which the machine was not fitted; empty after a refit.
     pub(crate) validation_rows: Vec<usize>,
-    /// The map from outputs to probabilities, calibrated on held-out points.
+    /// The map from the machine's outputs to class probabilities, calibrated on held-out points.
     pub(crate) scale: OutputScale,
     /// The quality of the chosen kernel on the validation points, before any refit.
     pub(crate) validation: Quality,
-    /// A sentence on the numbers of points on which each step was computed.
+    /// A sentence for reports on the numbers of points on which the kernels were tried, confirmed and refitted.
     pub(crate) fidelity: String,
-    /// The median distance, of which bandwidths are multiples.
+    /// The median distance between training points, of which bandwidths are multiples.
     #[cfg(test)]
     pub(super) unit: f64,
-    /// All trials in order; those on all training points come last.
+    /// All trials in order; those on all training points come after those on a sample.
     #[cfg(test)]
     pub(super) trace: Vec<Evaluation>,
 }
@@ -176,7 +177,7 @@ pub(crate) fn fit(
     Ok(tuned)
 }
 
-/// The inputs of a fit beside its points.
+/// The inputs of a tuned fit, except for the points.
 #[derive(Clone, Copy)]
 struct Job<'a> {
     device: &'a dyn Device,
@@ -187,7 +188,7 @@ struct Job<'a> {
 }
 
 impl Job<'_> {
-    /// Tunes and fits a machine. The points are coordinates in `basis`, if there is one.
+    /// Tunes and fits a machine. With a `basis`, the points are coordinates in it.
     fn fit(self, points: Part, basis: Option<&Matrix>) -> Result<Tuned> {
         let Self { device, classes, rfm, config, context } = self;
         let Some([kept, held_out]) = parts(&points.labels, config)? else {
@@ -253,9 +254,9 @@ impl Job<'_> {
         })
     }
 
-    /// Reports the memory of the fit, warns if the device has less, and returns [`Error::Memory`] above the configured
-    /// limit. `sampled` is the number of training points in the search if it uses a sample. Points are coordinates in
-    /// `basis`, if there is one.
+    /// Reports the memory that the fit needs. Warns if the device has less, and returns [`Error::Memory`] above the
+    /// configured limit. `sampled` is the number of training points in the search if the search uses a sample. With a
+    /// `basis`, the points are coordinates in it.
     fn check_memory(
         self,
         [train, validation]: [&Part; 2],
@@ -296,11 +297,12 @@ impl Job<'_> {
     }
 }
 
-/// Returns the rows for training and the rows for validation; `None` if the points are too few to hold some out.
+/// Returns the rows of the points for training and for validation; `None` if the points are too few to hold some out.
 fn parts(labels: &[u32], config: &TuneConfig) -> Result<Option<[Vec<usize>; 2]>> {
     const LEAST_VALIDATION: usize = 10;
     const LEAST_PER_CLASS: usize = 4;
-    /// The largest number of points for which leave-one-out validation is used; with more, it costs more than the fit.
+    /// The largest number of points for which leave-one-out validation is used. With more points, the validation would
+    /// cost more than the fit.
     const FEW: usize = 1500;
     let mut occurring = labels.to_vec();
     occurring.sort_unstable();
@@ -344,15 +346,15 @@ fn median_distance(train: &Part, context: &Context<'_>) -> Result<f64> {
     ))
 }
 
-/// Returns a sample of about `most` points in which classes keep their shares.
+/// Returns a sample of about `most` points, in which every class keeps its share.
 fn sample(part: &Part, most: usize, seed: u64) -> Result<Part> {
     let share = most as f64 / part.labels.len() as f64;
     let parts = split::stratified(&part.labels, &[share, 1.0 - share], seed)?;
     Ok(part.select(&parts[0]))
 }
 
-/// Returns the sentence [`Tuned::fidelity`]. `searched` is the number of training points in the search; `train` and
-/// `validation` are the numbers of all training and validation points.
+/// Returns the sentence on numbers of points for [`Tuned::fidelity`]. `searched` is the number of training points in
+/// the search; `train` and `validation` are the numbers of all training and validation points.
 fn describe(
     trace: &[Evaluation],
     searched: usize,
@@ -380,9 +382,10 @@ fn describe(
     text
 }
 
-/// Returns the largest number of bytes that computing the root of a metric in `d` dimensions has allocated at a time.
-/// In f64 these are the metric, its eigenvectors with their workspace, their products and the root, each d×d. In f32 it
-/// is the root itself, in the `before` dimensions of the original points if the points are coordinates in their span.
+/// Returns the largest number of bytes that computing the root of a metric in `d` dimensions has allocated at one time.
+/// In f64 these are six d×d matrices: the metric, its eigenvectors with their workspace, their products and the root.
+/// In f32 it is the root alone. If the points are coordinates in their span, `before` is the number of original
+/// dimensions, which the root in f32 has.
 fn root_bytes(d: usize, before: Option<usize>) -> u64 {
     let square = |side: usize| (side as u64).pow(2);
     8 * 6 * square(d) + 4 * square(before.unwrap_or(d))

@@ -1,5 +1,5 @@
-//! The search for the kernel's bandwidth and shape: it chooses the next setting to try, and tries it. A setting is a
-//! pair of bandwidth, in multiples of the median distance, and shape.
+//! The search for the kernel's bandwidth and shape: it chooses the next setting to try, and tries this setting. A
+//! *setting* is a pair of a bandwidth, in multiples of the median distance, and a shape.
 
 use std::time::Instant;
 
@@ -13,20 +13,21 @@ use crate::machine::rfm::{self, Best, Part, RfmConfig};
 use crate::numeric::matrix::Matrix;
 use crate::numeric::random::Random;
 
-/// The number of evenly spread settings before the Gaussian process takes over.
+/// The number of evenly spread pairs of bandwidth and shape that are tried first. Then the Gaussian process chooses.
 const SPREAD: usize = 8;
-/// The numbers of grid points per coordinate at which expected improvement is compared.
+/// The numbers of points along log bandwidth and along shape, in the grid on which the expected improvement is
+/// compared.
 const GRID: [usize; 2] = [49, 31];
-/// The number of the random stream that shifts the even spread.
+/// The number of the random stream that shifts the evenly spread pairs of bandwidth and shape.
 const PURPOSE: u64 = 0x7c1e;
 
-/// The search over pairs of log bandwidth and shape.
+/// The search over pairs of log bandwidth and shape, which it maps to the unit square.
 pub(super) struct Search {
     /// The lower ends of the ranges of log bandwidth and shape.
     low: Place,
     /// The upper ends of the ranges of log bandwidth and shape.
     high: Place,
-    /// The random shift of the even spread.
+    /// The random vector by which the evenly spread places are shifted in the unit square.
     shift: Place,
 }
 
@@ -40,7 +41,8 @@ impl Search {
         }
     }
 
-    /// Returns the setting to try after those in `tried`. `validation` is the number of validation points.
+    /// Returns the bandwidth and shape to try after the trials in `tried`. `validation` is the number of validation
+    /// points.
     pub(super) fn next(&mut self, tried: &[Evaluation], validation: usize) -> (f64, f64) {
         let place = if tried.len() < SPREAD {
             self.spread(tried.len())
@@ -50,15 +52,15 @@ impl Search {
         self.setting(place)
     }
 
-    /// Returns term number `index` of a sequence whose first terms, however many, are spread evenly over the unit
-    /// square: an additive recurrence with the generalised golden ratio.
+    /// Returns term number `index` of a sequence that spreads evenly over the unit square, however many terms are
+    /// taken. The sequence is an additive recurrence with the generalised golden ratio.
     fn spread(&self, index: usize) -> Place {
         const STEP: Place = [0.754_877_666_246_693, 0.569_840_290_998_053_3];
         std::array::from_fn(|k| (self.shift[k] + STEP[k] * index as f64).fract())
     }
 
-    /// Returns the untried point of a grid with the largest expected improvement; `None` if all trials were equally
-    /// good.
+    /// Returns the untried point of a grid on the unit square with the largest expected improvement. Returns `None` if
+    /// all trials were equally good.
     fn most_promising(&self, tried: &[Evaluation], validation: usize) -> Option<Place> {
         let places: Vec<Place> = tried.iter().map(|trial| self.place(trial)).collect();
         let values = objective(tried, validation);
@@ -85,7 +87,7 @@ impl Search {
         chosen.map(|(_, place)| place)
     }
 
-    /// Maps a trial's setting to the unit square.
+    /// Maps the bandwidth and shape of a trial to a place in the unit square.
     fn place(&self, trial: &Evaluation) -> Place {
         let at = [trial.bandwidth.ln(), trial.shape];
         std::array::from_fn(|k| {
@@ -93,7 +95,7 @@ impl Search {
         })
     }
 
-    /// Maps a place in the unit square to a setting.
+    /// Maps a place in the unit square to a bandwidth and shape.
     fn setting(&self, place: Place) -> (f64, f64) {
         let at: Place = std::array::from_fn(|k| self.low[k] + place[k] * (self.high[k] - self.low[k]));
         (at[0].exp(), at[1].max(0.5))
@@ -101,7 +103,7 @@ impl Search {
 }
 
 /// Returns the number by which each trial is compared: its accuracy less a small share of its loss. The share never
-/// outweighs one validation point.
+/// outweighs the accuracy on one validation point.
 fn objective(tried: &[Evaluation], validation: usize) -> Vec<f64> {
     let weight = 0.25 / validation.max(1) as f64;
     let values: Vec<f64> =
@@ -113,7 +115,7 @@ fn objective(tried: &[Evaluation], validation: usize) -> Vec<f64> {
     tried.iter().zip(values).map(|(trial, value)| if trial.quality.loss.is_finite() { value } else { worst }).collect()
 }
 
-/// Returns the `count` best settings in `tried`, best first.
+/// Returns the bandwidths and shapes of the `count` best trials in `tried`, best first.
 pub(super) fn best_places(tried: &[Evaluation], count: usize) -> Vec<(f64, f64)> {
     let mut order: Vec<&Evaluation> = tried.iter().collect();
     // The sort is stable: among equals the earlier one comes first.
@@ -123,34 +125,34 @@ pub(super) fn best_places(tried: &[Evaluation], count: usize) -> Vec<(f64, f64)>
     order.iter().take(count).map(|trial| (trial.bandwidth, trial.shape)).collect()
 }
 
-/// The best trial.
+/// The best trial of a search.
 pub(super) struct Winner {
     pub(super) kernel: Kernel,
-    /// The trial's best iteration.
+    /// The best iteration of the trial.
     pub(super) best: Best,
-    /// The quality on the validation points in that iteration.
+    /// The quality on the validation points in the trial's best iteration.
     pub(super) quality: Quality,
-    /// The metric and the coefficients of that iteration, as [`chosen`](crate::device::FitSession::chosen) returns
-    /// them.
+    /// The metric and the coefficients of the trial's best iteration, as [`chosen`](crate::device::FitSession::chosen)
+    /// returns them.
     pub(super) machine: (Option<Matrix>, Matrix),
-    /// The outputs at the validation points in that iteration.
+    /// The outputs at the validation points in the trial's best iteration.
     pub(super) held_out: Matrix,
 }
 
-/// The inputs that all trials have in common.
+/// The inputs that all trials of a search have in common.
 pub(super) struct Stage<'a> {
     pub(super) device: &'a dyn Device,
     pub(super) validation: &'a Part,
-    /// The basis in which points are coordinates, if any.
+    /// An orthonormal basis, if all points are coordinates in it.
     pub(super) basis: Option<&'a Matrix>,
     pub(super) classes: usize,
-    /// The median distance, of which bandwidths are multiples.
+    /// The median distance between training points, of which bandwidths are multiples.
     pub(super) unit: f64,
     pub(super) context: &'a Context<'a>,
 }
 
 impl Stage<'_> {
-    /// Tries as many settings as `config` says, each on the points `train`, and returns the best one.
+    /// Tries as many pairs of bandwidth and shape as `config` says, each on the points `train`. Returns the best trial.
     pub(super) fn search(
         &self,
         train: &Part,
@@ -164,7 +166,7 @@ impl Stage<'_> {
         })
     }
 
-    /// Tries the given settings on the points `train`, and returns the best one.
+    /// Tries the given pairs of bandwidth and shape on the points `train`. Returns the best trial.
     pub(super) fn confirm(
         &self,
         train: &Part,
@@ -176,8 +178,8 @@ impl Stage<'_> {
         self.try_all(train, rfm, candidates.len() > 1, trace, |_| candidates.next())
     }
 
-    /// Tries the settings that `next` returns, until it returns `None`, and returns the best one. Appends every trial
-    /// to `trace`. `several` must be `true` if there can be more than one.
+    /// Tries the pairs of bandwidth and shape that `next` returns, until it returns `None`. Appends every trial to
+    /// `trace`, and returns the best one. `several` must be `true` if `next` may return more than one pair.
     fn try_all(
         &self,
         train: &Part,

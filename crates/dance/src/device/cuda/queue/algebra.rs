@@ -43,7 +43,7 @@ number!(f32);
 number!(f64);
 
 impl Queue {
-    /// Computes `out = scale·left·right`, or adds this product to `out` if `add`.
+    /// Computes `scale·left·right`. The product replaces `out`, or is added to `out` if `add`.
     pub(in crate::device::cuda) fn product<T: Number>(
         &self,
         out: MatMut<'_, T>,
@@ -80,8 +80,8 @@ impl Queue {
         T::gemm(&self.blas, config, views).map_err(|problem| self.failed(format!("cuBLAS: {problem}")))
     }
 
-    /// Replaces the symmetric matrix in the upper triangle of the row-major n×n `square` by its Cholesky factor, in
-    /// f32. Returns `false` if the matrix is not positive definite.
+    /// Replaces the symmetric matrix in the upper triangle of `square`, row-major n×n, by its Cholesky factor, in f32.
+    /// Returns `false` if the matrix is not positive definite.
     pub(in crate::device::cuda) fn factorise(&self, square: &mut CudaSlice<f32>, n: usize) -> Result<bool> {
         if square.len() < n * n {
             return Err(self.too_small("a factorisation"));
@@ -144,8 +144,8 @@ impl Queue {
         Ok(self.download(&info, 0, 1)?[0] == 0)
     }
 
-    /// Solves the linear system for every column of the row-major n×c `right`, in place, with the factor from
-    /// [`factorise`](Self::factorise).
+    /// Replaces every column of the row-major n×c matrix `right` by the solution of the linear system. `factor` is the
+    /// result of [`factorise`](Self::factorise) for the system's n×n matrix.
     pub(in crate::device::cuda) fn solve(
         &self,
         factor: &CudaSlice<f32>,

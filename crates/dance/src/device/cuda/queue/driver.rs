@@ -1,4 +1,4 @@
-//! NVIDIA's driver: its version, the devices, and the device memory that it keeps.
+//! NVIDIA's driver: its version, the devices, and the freed device memory that the driver keeps.
 
 use std::path::Path;
 use std::ptr::null_mut;
@@ -8,7 +8,7 @@ use cudarc::driver::{CudaContext, DriverError, result};
 
 use crate::error::Result;
 
-/// Opens a library and keeps it open, so that cudarc, which opens libraries by name, gets it.
+/// Opens a library and keeps it open. When cudarc opens the library by its name, it then gets this one.
 pub(in crate::device::cuda) fn keep_open(file: &Path) -> Result<(), String> {
     // SAFETY: the initialisers of NVIDIA's libraries have no preconditions.
     match unsafe { libloading::Library::new(file) } {
@@ -22,7 +22,7 @@ pub(in crate::device::cuda) fn keep_open(file: &Path) -> Result<(), String> {
     }
 }
 
-/// Returns the name and the memory in bytes of every device. The driver's library must be open.
+/// Returns the name and the memory in bytes of every device. The library of NVIDIA's driver must be open.
 pub(in crate::device::cuda) fn devices() -> Result<Vec<(String, u64)>, String> {
     result::init().map_err(error_text)?;
     let count = result::device::get_count().map_err(error_text)?;
@@ -34,7 +34,8 @@ pub(in crate::device::cuda) fn devices() -> Result<Vec<(String, u64)>, String> {
     (0..count).map(describe).collect::<Result<_, DriverError>>().map_err(error_text)
 }
 
-/// Returns the newest CUDA that the driver supports (12040 is 12.4). The driver's library must be open.
+/// Returns the newest version of CUDA that NVIDIA's driver supports; 12040 is version 12.4. The driver's library must
+/// be open.
 pub(in crate::device::cuda) fn driver_version() -> Result<i32, String> {
     let mut version = 0;
     // SAFETY: the library is open, and the function writes one number.
@@ -42,7 +43,8 @@ pub(in crate::device::cuda) fn driver_version() -> Result<i32, String> {
     status.result().map(|()| version).map_err(error_text)
 }
 
-/// Lets the process keep freed memory of the device until [`trim`], so that the next iteration of a fit gets it faster.
+/// Lets the process keep freed device memory until [`trim`] is called, so that the next iteration of a fit gets the
+/// memory faster.
 pub(super) fn keep_freed_memory(context: &CudaContext) -> Result<(), DriverError> {
     let attribute = driver::CUmemPool_attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD;
     let mut all = u64::MAX;
@@ -50,7 +52,7 @@ pub(super) fn keep_freed_memory(context: &CudaContext) -> Result<(), DriverError
     unsafe { driver::cuMemPoolSetAttribute(pool(context)?, attribute, (&raw mut all).cast()) }.result()
 }
 
-/// Returns freed memory of the device to the system.
+/// Returns freed device memory, which the process has kept, to the system.
 pub(super) fn trim(context: &CudaContext) -> Result<(), DriverError> {
     // SAFETY: the pool is the device's own; memory in use stays.
     unsafe { driver::cuMemPoolTrimTo(pool(context)?, 0) }.result()
@@ -63,7 +65,7 @@ fn pool(context: &CudaContext) -> Result<driver::CUmemoryPool, DriverError> {
     Ok(pool)
 }
 
-/// Returns the message for an error of CUDA.
+/// Returns the message for users about an error of CUDA.
 pub(super) fn error_text(error: DriverError) -> String {
     if error.0 == driver::cudaError_enum::CUDA_ERROR_OUT_OF_MEMORY {
         return "is out of memory: fit or predict with fewer points, or on the CPU".into();

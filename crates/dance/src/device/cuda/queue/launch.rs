@@ -11,9 +11,9 @@ use crate::error::Result;
 pub(in crate::device::cuda) struct Launch<'a> {
     queue: &'a Queue,
     name: &'static str,
-    /// Every argument in eight bytes; shorter ones fill the first bytes.
+    /// The arguments of the GPU kernel, each in eight bytes. A shorter argument fills the first of its eight bytes.
     arguments: Vec<[u8; 8]>,
-    /// `true` if a buffer has fewer numbers than the kernel may touch.
+    /// `true` if a buffer has fewer elements than the GPU kernel may read or write.
     short: bool,
 }
 
@@ -22,7 +22,7 @@ impl<'a> Launch<'a> {
         Self { queue, name, arguments: Vec::new(), short: false }
     }
 
-    /// Adds a buffer of which the kernel reads at most the first `touched` numbers.
+    /// Adds a buffer as the next argument. The GPU kernel reads at most the first `touched` elements of it.
     pub(in crate::device::cuda) fn input<T: DeviceRepr>(mut self, buffer: &'a CudaSlice<T>, touched: usize) -> Self {
         self.short |= buffer.len() < touched;
         let (address, _) = buffer.device_ptr(&self.queue.stream);
@@ -30,7 +30,8 @@ impl<'a> Launch<'a> {
         self
     }
 
-    /// Adds a buffer of which the kernel reads at most `touched` numbers, from number `from` on.
+    /// Adds a buffer, from the element `from` on, as the next argument. The GPU kernel reads at most `touched` elements
+    /// of it.
     pub(in crate::device::cuda) fn input_from<T: DeviceRepr>(
         mut self,
         buffer: &'a CudaSlice<T>,
@@ -43,7 +44,7 @@ impl<'a> Launch<'a> {
         self
     }
 
-    /// Adds a buffer of which the kernel reads and writes at most the first `touched` numbers.
+    /// Adds a buffer as the next argument. The GPU kernel reads and writes at most the first `touched` elements of it.
     pub(in crate::device::cuda) fn output<T: DeviceRepr>(
         mut self,
         buffer: &'a mut CudaSlice<T>,
@@ -67,7 +68,8 @@ impl<'a> Launch<'a> {
         self
     }
 
-    /// Runs the kernel on a grid of `blocks`, each of `threads` threads. Fails if a buffer is too small.
+    /// Runs the GPU kernel on a two-dimensional grid of `blocks`, each a two-dimensional block of `threads`. Fails if a
+    /// buffer is too small.
     pub(in crate::device::cuda) fn run(mut self, blocks: (usize, usize), threads: (u32, u32)) -> Result<()> {
         let Some(function) = self.queue.functions.get(self.name).filter(|_| !self.short) else {
             return Err(self.queue.too_small(self.name));

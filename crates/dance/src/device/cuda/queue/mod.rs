@@ -1,9 +1,10 @@
-//! The queue of a device: memory, matrix products, factorisations, and the kernels of `kernels.cu`, one call after the
-//! other.
+//! The queue of a device: memory, matrix products, factorisations, and the GPU kernels of `kernels.cu`, one call after
+//! the other.
 //!
 //! This is the only folder of the project with `unsafe` code: every call into CUDA is here, behind functions that check
-//! sizes first. Every launch declares how many numbers of each buffer its kernel may touch ([`Launch::input`],
-//! [`Launch::output`]), and does not run if a buffer has fewer. The kernels in `kernels.cu` must respect these limits.
+//! sizes first. Every launch of a GPU kernel declares how many elements of each buffer the kernel may touch
+//! ([`Launch::input`], [`Launch::output`]). The launch does not run if a buffer has fewer elements. The kernels in
+//! `kernels.cu` must respect these limits.
 
 #![allow(unsafe_code)]
 
@@ -32,7 +33,7 @@ use crate::error::{Error, Result};
 /// device is opened. So one source serves every architecture, and no generated file has to be kept up to date.
 const SOURCE: &str = include_str!("../kernels.cu");
 
-/// An open device with the handles of its libraries. It does one call after the other.
+/// An open device with the handles of its libraries. The device does one call after the other.
 pub(super) struct Queue {
     name: String,
     context: Arc<CudaContext>,
@@ -43,7 +44,7 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// Opens a device and compiles the kernels for it.
+    /// Opens the device with the number `ordinal`, and compiles the GPU kernels for it.
     pub(super) fn open(ordinal: usize, name: &str) -> Result<Self> {
         let failed = |problem: String| Error::Device { device: name.to_owned(), problem };
         let refused = |error: DriverError| failed(error_text(error));
@@ -63,18 +64,18 @@ impl Queue {
         Ok(Self { name: name.to_owned(), context, stream, blas, solver, functions })
     }
 
-    /// Binds the device to the calling thread. This must come before any other call on the thread.
+    /// Binds the device to the calling thread. A thread must do this before any other call to the device.
     pub(super) fn bind(&self) -> Result<()> {
         self.context.bind_to_thread().map_err(|error| self.driver(error))
     }
 
-    /// Waits for all previous calls, and returns freed memory to the system.
+    /// Waits for all previous calls, and returns freed device memory to the system.
     pub(super) fn settle(&self) -> Result<()> {
         self.stream.synchronize().map_err(|error| self.driver(error))?;
         driver::trim(&self.context).map_err(|error| self.driver(error))
     }
 
-    /// Returns the number of free bytes of memory.
+    /// Returns the number of free bytes of device memory.
     pub(super) fn free_bytes(&self) -> Result<u64> {
         self.settle()?;
         self.context.mem_get_info().map(|(free, _)| free as u64).map_err(|error| self.driver(error))
@@ -93,7 +94,7 @@ impl Queue {
         self.stream.clone_dtod(&view).map_err(|error| self.driver(error))
     }
 
-    /// Allocates page-locked memory, if the system has it.
+    /// Allocates a buffer of page-locked host memory, if the system has some.
     pub(super) fn pinned(&self) -> Result<Pinned> {
         Pinned::new(&self.context).map_err(|error| self.driver(error))
     }
@@ -103,7 +104,7 @@ impl Queue {
         self.stream.clone_htod(values).map_err(|error| self.driver(error))
     }
 
-    /// Copies `values` to `buffer` from index `from` on, and waits until the copy is done.
+    /// Copies `values` to the elements of `buffer` from index `from` on, and waits until the copy is done.
     pub(super) fn upload_to<T: DeviceRepr>(&self, buffer: &mut CudaSlice<T>, from: usize, values: &[T]) -> Result<()> {
         let part = buffer.try_slice_mut(from..from + values.len());
         let mut part = part.ok_or_else(|| self.too_small("an upload"))?;
@@ -111,7 +112,7 @@ impl Queue {
         self.stream.synchronize().map_err(|error| self.driver(error))
     }
 
-    /// Returns `count` numbers of `buffer` from index `from` on, after all previous calls are done.
+    /// Returns `count` elements of `buffer` from index `from` on, after all previous calls are done.
     pub(super) fn download<T: DeviceRepr + Default + Clone>(
         &self,
         buffer: &CudaSlice<T>,
@@ -123,7 +124,7 @@ impl Queue {
         Ok(values)
     }
 
-    /// Fills `values` with numbers of `buffer` from index `from` on, after all previous calls are done.
+    /// Fills `values` with elements of `buffer` from index `from` on, after all previous calls are done.
     pub(super) fn download_to<T: DeviceRepr>(
         &self,
         values: &mut [T],
@@ -139,7 +140,8 @@ impl Queue {
         self.stream.synchronize().map_err(|error| self.driver(error))
     }
 
-    /// Returns a launch of the GPU kernel `name`. The caller adds the kernel's arguments in order.
+    /// Prepares a launch of the GPU kernel named `name`. The caller adds the kernel's arguments in order, and runs the
+    /// launch.
     pub(super) fn kernel(&self, name: &'static str) -> Launch<'_> {
         Launch::new(self, name)
     }
@@ -157,13 +159,13 @@ impl Queue {
     }
 }
 
-/// Compiles the source of the GPU kernels.
+/// Compiles the source of the GPU kernels to PTX, NVIDIA's assembly language.
 fn compile() -> Result<Ptx, String> {
     let options = CompileOptions { fmad: Some(false), ..Default::default() };
     compile_ptx_with_opts(SOURCE, options).map_err(|error| format!("NVRTC did not compile the kernels: {error:?}"))
 }
 
-/// Returns the names of all GPU kernels, read from their source.
+/// Returns the names of all GPU kernels, read from the text of their source.
 fn kernels() -> impl Iterator<Item = &'static str> {
     let after = SOURCE.split("extern \"C\" __global__ ").skip(1);
     after.filter_map(|text| text.split("void ").nth(1)?.split('(').next())
@@ -174,7 +176,7 @@ mod tests {
     use super::*;
     use crate::device::cuda::libraries;
 
-    /// NVRTC compiles the kernels on machines without a device too.
+    /// NVRTC compiles the GPU kernels, even on machines without a graphics processor.
     #[test]
     fn the_kernels_compile() {
         if let Err(why) = libraries::compiler() {

@@ -1,5 +1,6 @@
-//! Page-locked memory on the host: memory that the system does not move or swap. The device copies to and from it at
-//! the full speed of the connection. Other memory is copied by one thread of the driver, piece by piece.
+//! Page-locked memory on the host: memory that the system does not move or swap. The device copies to and from
+//! page-locked memory at the full speed of the connection. One thread of the driver copies other memory, piece by
+//! piece.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -8,7 +9,7 @@ use bytemuck::Pod;
 use cudarc::driver::sys::CUresult;
 use cudarc::driver::{CudaContext, DriverError, result};
 
-/// A page-locked buffer of [`BYTES`](Self::BYTES).
+/// A buffer of page-locked host memory, [`BYTES`](Self::BYTES) long.
 pub(in crate::device::cuda) struct Pinned {
     at: NonNull<u8>,
     context: Arc<CudaContext>,
@@ -20,10 +21,11 @@ unsafe impl Send for Pinned {}
 unsafe impl Sync for Pinned {}
 
 impl Pinned {
-    /// The size of a buffer in bytes: enough for a block of queries, or for the distances to their candidates.
+    /// The size of a page-locked buffer in bytes. It is enough for a block of queries, or for the distances to their
+    /// candidates.
     pub(in crate::device::cuda) const BYTES: usize = 32 << 20;
 
-    /// Allocates a buffer. The context must be bound to this thread.
+    /// Allocates a page-locked buffer. The context of the device must be bound to this thread.
     pub(super) fn new(context: &Arc<CudaContext>) -> Result<Self, DriverError> {
         // SAFETY: the call has no preconditions.
         let at = unsafe { result::malloc_host(Self::BYTES, 0) }?;
@@ -34,13 +36,13 @@ impl Pinned {
         Ok(Self { at, context: Arc::clone(context) })
     }
 
-    /// Returns the whole buffer as numbers of a type.
+    /// Returns the whole buffer as elements of the type `T`.
     pub(in crate::device::cuda) fn numbers<T: Pod>(&self) -> &[T] {
         // SAFETY: the memory lives until `drop`, `new` has initialised it, and there is no mutable reference to it.
         bytemuck::cast_slice(unsafe { std::slice::from_raw_parts(self.at.as_ptr(), Self::BYTES) })
     }
 
-    /// Returns the whole buffer as mutable numbers of a type.
+    /// Returns the whole buffer as mutable elements of the type `T`.
     pub(in crate::device::cuda) fn numbers_mut<T: Pod>(&mut self) -> &mut [T] {
         // SAFETY: the memory lives until `drop`, `new` has initialised it, and there is no other reference to it.
         bytemuck::cast_slice_mut(unsafe { std::slice::from_raw_parts_mut(self.at.as_ptr(), Self::BYTES) })
