@@ -52,12 +52,12 @@ impl PairedScores {
         }
     }
 
-    /// Returns the rank scores and the contrastive scores of one label per query: `labels[query]`.
+    /// Returns the rank score and the contrastive score of one label per query. `labels[query]` is this label.
     pub(crate) fn of_labels(&self, labels: &[u32]) -> (Vec<f64>, Vec<f64>) {
         labels.iter().enumerate().map(|(query, &label)| self.get(query, label)).unzip()
     }
 
-    /// Returns the scores of the given queries.
+    /// Returns the scores of the queries with the given indices.
     pub(crate) fn select(&self, queries: &[usize]) -> Self {
         let mut selected = Self::default();
         for &query in queries {
@@ -69,7 +69,7 @@ impl PairedScores {
         selected
     }
 
-    /// Appends the scores of further queries.
+    /// Appends the scores of the queries in `other`.
     pub(crate) fn append(&mut self, other: Self) {
         self.labels.append(other.labels);
         self.rank.extend(other.rank);
