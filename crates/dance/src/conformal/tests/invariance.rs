@@ -99,7 +99,7 @@ fn the_size_of_a_batch_does_not_matter() {
     }
 }
 
-/// A row comes out the same in every batch and with any number of threads.
+/// A mapped point and its outputs are the same in every batch and with any number of threads.
 #[test]
 fn mapping_and_outputs_do_not_depend_on_the_batch() {
     for (d, n, classes) in [(7, 50, 3), (64, 300, 17), (384, 700, 40)] {
