@@ -44,10 +44,10 @@ pub enum ByClass {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MethodName {
-    /// The score of a label is `-ln` of its probability, which a stack of experts predicts: see [`crate::posterior`].
+    /// The score of a label is `-ln` of its probability, which a stack of experts predicts (module `posterior`).
     #[default]
     Posterior,
-    /// One score combines the rank, the contrastive score and the class probability of a label.
+    /// One score of a label combines its rank, its contrastive score and its class probability.
     Fuse,
     /// The paper's DANCE: a label must pass both a rank threshold and a contrastive threshold.
     Dance,
@@ -206,7 +206,7 @@ impl ConformalConfig {
         self
     }
 
-    /// Sets the role of the calibration points: full, split or reuse.
+    /// Sets the role of the calibration points, which is full, split or reuse.
     #[must_use]
     pub fn with_calibration(mut self, calibration: Calibration) -> Self {
         self.calibration = Some(calibration);

@@ -67,8 +67,8 @@ pub(crate) struct Reference {
 }
 
 impl Reference {
-    /// Makes mapped points searchable on the device of `setup`. Returns an error if a label is not below the number of
-    /// classes.
+    /// Opens `points` for search on the device of `setup`. The points are in the space of the learned metric. Returns
+    /// an error if a label is not below the number of classes.
     pub(crate) fn open(points: Part, setup: Setup<'_>) -> Result<Self> {
         check_labels("reference", &points, setup.classes)?;
         Ok(Self {
@@ -124,7 +124,7 @@ impl Reference {
     }
 }
 
-/// Returns an error unless every point has one label below `classes`. `part` names the points in the error.
+/// Returns an error unless every point has one label below `classes`. `part` is the name of the points in the error.
 fn check_labels(part: &str, points: &Part, classes: usize) -> Result<()> {
     let Part { embeddings, labels } = points;
     if embeddings.rows() != labels.len() {
@@ -159,8 +159,8 @@ impl Predictor {
         matches!(&self.decider, Decider::Thresholds(Thresholds { mix: MixSource::TooFewPoints, .. }))
     }
 
-    /// Calibrates the method dance on mapped points. `fit` returns the mapped fit points. It is called only in split
-    /// calibration, where neighbors are found among the fit points.
+    /// Calibrates the method dance on points in the space of the learned metric. `fit` returns the fit points. It is
+    /// called only in split calibration, where neighbors are found among the fit points.
     pub(crate) fn dance(
         method: DanceMethod,
         calibration: Part,
@@ -269,8 +269,8 @@ impl Predictor {
         Ok(Self { method: Method::Dance(method), reference, novelty, new_labels: None, decider })
     }
 
-    /// Calibrates the method [`fuse`](crate::method::MethodName::Fuse) on mapped points. `probabilities` holds the
-    /// class probability of each calibration point's own label.
+    /// Calibrates the method [`fuse`](crate::method::MethodName::Fuse) on points in the space of the learned metric.
+    /// `probabilities` holds the class probability of each calibration point's own label.
     pub(crate) fn fuse(
         method: FuseMethod,
         calibration: Part,
@@ -317,8 +317,8 @@ impl Predictor {
         Ok(Self { method: Method::Fuse(method), reference, novelty, new_labels, decider })
     }
 
-    /// Calibrates the method posterior with a trained stack of experts. `calibration` and `fit` are mapped points. They
-    /// serve the novelty test, and neighbors among them are listed in support of labels.
+    /// Calibrates the method posterior with a trained stack of experts. `calibration` and `fit` are in the space of the
+    /// learned metric. They serve the novelty test, and neighbors among them are listed in support of labels.
     pub(crate) fn posterior(
         method: PosteriorMethod,
         stack: Stack,

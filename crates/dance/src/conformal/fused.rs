@@ -28,7 +28,7 @@ pub(super) fn scores(rank: f64, contrastive: f64, probability: f64) -> Scores {
     [rank + TIE_WEIGHT * unlikely, contrastive, unlikely]
 }
 
-/// Returns the fused score `-N_rank²·N_contrastive·N_probability²` of a label with these three levels N. It never rises
+/// Returns the fused score of a label, `-N_rank²·N_contrastive·N_probability²`, from its three levels N. It never rises
 /// as a level grows.
 pub(super) fn fuse(levels: Levels) -> f64 {
     // A level of 0 counts as 1, because its logarithm would be infinite.

@@ -65,13 +65,13 @@ pub(crate) struct Trial {
     size: f64,
     /// The class coverage violation (CCV) of the sets, in per cent.
     violation: f64,
-    /// The objective, which the selected mix minimises.
+    /// The weighted sum of the standardised size and violation. The selected mix has the smallest one.
     objective: f64,
 }
 
 impl MixSelection {
-    /// Keeps the scores that a selection needs. `split` divides the points into those that give thresholds, by the
-    /// scores of their own labels, and those whose sets are measured.
+    /// Keeps those `scores` that a selection needs. From the points that give thresholds, these are the scores of their
+    /// own labels. From the points whose sets are measured, they are the scores of all labels.
     pub(super) fn new(scores: &PairedScores, labels: &[u32], split: &TuningSplit, classes: usize) -> Result<Self> {
         let labels_of = |rows: &[usize]| rows.iter().map(|&row| labels[row]).collect::<Vec<_>>();
         let TuningSplit { threshold_rows, measured_rows } = split;
@@ -148,8 +148,8 @@ fn standardised(values: impl ExactSizeIterator<Item = f64> + Clone) -> Vec<f64> 
     values.map(|value| (value - mean) / deviation).collect()
 }
 
-/// Returns the row numbers of `points` in the order of their coordinates. This order does not depend on the order of
-/// the rows.
+/// Returns the row numbers of `points` in the order of their coordinates. Points in another order give the same
+/// sequence of points.
 pub(super) fn canonical_order(points: &Matrix) -> Vec<usize> {
     let mut rows: Vec<usize> = (0..points.rows()).collect();
     rows.sort_by(|&a, &b| {

@@ -174,15 +174,15 @@ pub struct Decision {
     /// The largest part of an error level that is spent on new labels, over all levels; 0 if sets cannot hold a new
     /// label.
     pub(super) new_label_bound: f64,
-    /// The smallest counts with which a label is in the set.
+    /// The smallest counts with which a label is in the set of a query.
     pub cut: Cut,
 }
 
 impl Decision {
-    /// Returns the p-value of a label with these `counts`, out of the counts `all`. The label is in the set if and only
-    /// if the p-value exceeds α. In the method dance it is the smaller of two p-values, each divided by the share of α
-    /// that its score gets. If sets can hold a new label, the p-value includes the part of α that is spent on new
-    /// labels.
+    /// Returns the p-value of a label with these `counts`, which are among the counts in `all`. The label is in the set
+    /// if and only if the p-value exceeds α. In the method dance it is the smaller of two p-values, each divided by the
+    /// share of α that its score gets. If sets can hold a new label, the p-value includes the part of α that is spent
+    /// on new labels.
     pub fn p_value(&self, all: &LabelCounts, counts: Counts) -> f64 {
         // Without this rounding, 0.07/0.7 would exceed 0.1.
         const DIGITS: f64 = 1e12;
@@ -230,7 +230,7 @@ impl Decision {
     }
 }
 
-/// The sets of queries at one error level.
+/// The prediction sets of queries at one error level, with the rule that gave them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prediction {
     /// The prediction set of every query: class ids in ascending order.

@@ -46,7 +46,8 @@ pub(crate) enum Decider {
     Posterior(PosteriorDecider),
 }
 
-/// The experts of the method posterior. Neighbors serve the novelty test only, and are listed in support of labels.
+/// The experts of the method posterior, and neighbors. The neighbors serve the novelty test and the list of support;
+/// the experts do not use them.
 #[derive(Clone, Debug)]
 pub(crate) struct PosteriorDecider {
     pub(super) stack: Arc<Stack>,
@@ -133,8 +134,8 @@ impl Predictor {
         self.reference.index.search(queries, k, context)
     }
 
-    /// Computes the results of a block of queries that hold for every error level. The seed and the coordinates of a
-    /// query determine its random numbers, so the results are the same in every block.
+    /// Computes those results of a block of queries that hold for every error level. The seed and the coordinates of a
+    /// query determine its random numbers, so its results are the same in every block.
     pub(crate) fn score(
         &self,
         queries: QueryBlock<'_>,
@@ -187,7 +188,7 @@ impl Predictor {
         Ok(QueryNeighbors { neighbors, reached: Some(reached) })
     }
 
-    /// Computes the rank and the contrastive score of every label of every query.
+    /// Computes the rank score and the contrastive score of every label of every query from the neighbors in `found`.
     fn neighbor_scores(
         &self,
         scorer: NeighborScorer,
@@ -199,7 +200,7 @@ impl Predictor {
         scorer.score(&self.reference, &found.neighbors, QUERY_PART, |query| hashes[query], context)
     }
 
-    /// Assembles the results of queries: adds novelty p-values, the counts of "a new label" and the lists of neighbors
+    /// Assembles the results of queries. Adds novelty p-values, the counts of "a new label" and the lists of neighbors
     /// to `counts` and `scores`.
     fn scored(
         &self,
@@ -247,14 +248,14 @@ impl Predictor {
         Ok(Decision { mix: Some(mix), thresholds: Some(thresholds), trials, cut, ..one })
     }
 
-    /// Returns the prediction sets of scored queries under a decision.
+    /// Returns the prediction sets of scored queries under the rule in `decision`.
     pub(crate) fn predict(&self, scored: &Scored, decision: &Decision) -> Prediction {
         Prediction::new(scored, decision.clone(), self.reference.classes, &self.reference.labels)
     }
 }
 
-/// Returns a 64-bit hash of every query's coordinates. It determines the random numbers of the query, whatever its
-/// place in a block is.
+/// Returns a 64-bit hash of every query's coordinates. It determines the random numbers of the query, which are
+/// therefore the same in every block.
 pub(super) fn names(queries: &Matrix) -> Vec<u64> {
     let pair =
         |pair: &[f32]| u64::from(pair[0].to_bits()) | u64::from(pair.get(1).map_or(0, |value| value.to_bits())) << 32;

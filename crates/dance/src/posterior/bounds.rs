@@ -55,7 +55,7 @@ pub(super) struct Bounds {
     /// log posterior of label z.
     others: Vec<f64>,
     /// For every label z and every point, the share of `exp e(z)` in the sum behind `others`. The shares of one label
-    /// are side by side. A point's own label has NaN.
+    /// are side by side. The entry for a point's own label is NaN.
     shares: Vec<f32>,
     /// The shares times the slopes of the link function, one table per expert, packed for products with the outputs of
     /// queries. `None` for experts without a link function.
@@ -208,9 +208,9 @@ impl Bounds {
         &self.of_class[label]
     }
 
-    /// Returns a table of queries × calibration points for every expert, or `None` for an expert without shifts. An
-    /// entry is a mean over labels, weighted by the point's shares. Its terms are the query's output times the slope of
-    /// the link function at the point's output.
+    /// Returns a table of queries × calibration points for every expert, or `None` for an expert without
+    /// [shifts](Predictions::shifts). An entry is a mean over labels, weighted by the point's shares. Its terms are the
+    /// query's output times the slope of the link function at the point's output.
     pub(super) fn means(
         &self,
         experts: &[(f64, Box<dyn Predictions + '_>)],

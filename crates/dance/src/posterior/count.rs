@@ -27,7 +27,7 @@ const TILE: usize = 16;
 /// A view of the calibration points (the bag) before a query is added.
 #[derive(Clone, Copy)]
 pub(super) struct BagView<'a> {
-    /// The stack's log posteriors of the calibration points: one row per point, one column per label.
+    /// The [stack](super::Stack)'s log posteriors of the calibration points: one row per point, one column per label.
     pub(super) log_posterior: &'a Matrix<f64>,
     pub(super) labels: &'a [u32],
 }
@@ -69,7 +69,8 @@ pub(super) struct Counter<'a> {
     /// stands for a single group.
     pub(super) strata: Option<&'a Strata>,
     pub(super) bounds: &'a Bounds,
-    /// The regression [outputs](crate::posterior::expert::Expert::outputs) of every expert for the calibration points.
+    /// The regression [outputs](crate::posterior::expert::Expert::outputs) of every expert for the calibration points;
+    /// `None` for experts without a regression.
     pub(super) outputs: Vec<Option<(&'a Matrix<f64>, Link)>>,
 }
 

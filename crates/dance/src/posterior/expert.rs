@@ -35,8 +35,8 @@ impl TrainingSet<'_> {
     }
 }
 
-/// A classifier in closed form. The stack multiplies the log posteriors of every expert by the expert's weight and adds
-/// them.
+/// A classifier in closed form. A [stack](super::Stack) multiplies the log posteriors of every expert by the expert's
+/// weight and adds them.
 pub(super) trait Expert: Send + Sync + std::fmt::Debug {
     /// Returns the log posteriors of the calibration points: one row per point, one column per class. A row is
     /// predicted by all training points but the row's own point.

@@ -23,9 +23,10 @@ use crate::posterior::weights::{self, ConditionalLogit, StackWeights};
 use crate::posterior::whitening::{Whitening, packed_columns, shrinkage};
 use crate::scores::calibration::Clusters;
 
-/// The largest number of fit points in each of the two halves for cross-fitting.
+/// The largest number of fit points in each half when experts are cross-fitted: trained on one half, tested on the
+/// other.
 const HALF: usize = 2000;
-/// The largest number of points on which kernels are compared.
+/// The largest number of fit points on which kernels for raw points are compared.
 const KERNEL_SAMPLE: usize = 600;
 /// Kernel bandwidths that are compared, as multiples of the median distance between points.
 const BANDWIDTHS: [f64; 3] = [1.0, 2.0, 4.0];
@@ -33,7 +34,7 @@ const BANDWIDTHS: [f64; 3] = [1.0, 2.0, 4.0];
 const SHAPES: [f64; 2] = [0.5, 1.0];
 /// Ridges that are compared for the kernel on raw points. A ridge is added to the diagonal of the kernel matrix.
 const RIDGES: [f64; 4] = [1e-3, 1e-2, 1e-1, 1.0];
-/// The softness of the [link function](crate::posterior::maps) of all kernel ridge regressions.
+/// The softness s of the [link function](crate::posterior::maps) in all kernel ridge regressions.
 const SOFTNESS: f64 = 0.05;
 /// The smallest number of fit points that are divided into halves. With fewer points, [`Prototypes`] are the only
 /// expert.
@@ -52,8 +53,8 @@ pub(crate) struct LearnInputs<'a> {
     pub(crate) rfm: &'a Rfm,
     /// The configuration with which `rfm` was fitted.
     pub(crate) config: &'a RfmConfig,
-    /// `true` if the raw and the whitened space hold directions of points from their mean. Points normalised to length
-    /// 1 use directions.
+    /// `true` if points are normalised to length 1. Then experts compare directions of points from their mean, except
+    /// in the learned space.
     pub(crate) directed: bool,
     pub(crate) seed: u64,
     pub(crate) context: &'a Context<'a>,
@@ -145,7 +146,8 @@ struct RawKernel {
     ridge: f64,
 }
 
-/// Returns the median of the positive squared distances between points: those in the first [`KERNEL_SAMPLE`] of `rows`.
+/// Returns the median of the positive squared distances among a sample of the points: the first [`KERNEL_SAMPLE`] of
+/// `rows`.
 fn median(points: &Matrix<f64>, rows: &[usize], context: &Context<'_>) -> f64 {
     let sample = points.select(&rows[..rows.len().min(KERNEL_SAMPLE)]);
     let squared = Targets::new(&sample, context).squared(&sample, context);
@@ -154,7 +156,8 @@ fn median(points: &Matrix<f64>, rows: &[usize], context: &Context<'_>) -> f64 {
     all.get(all.len() / 2).copied().unwrap_or(1.0)
 }
 
-/// Returns the kernel and the ridge with which regression on raw points has the least leave-one-out log loss.
+/// Returns the kernel and the ridge of the best regression on raw points. The best one has the least log loss if all
+/// other points predict each point.
 fn raw_kernel(
     points: &Matrix<f64>,
     labels: &[u32],
@@ -283,8 +286,8 @@ struct Candidates {
 }
 
 impl Candidates {
-    /// Trains every candidate with the first half as fit points and the second half as calibration points. Then appends
-    /// the log posteriors of the second half to the candidate's table.
+    /// Trains every candidate with the first half of `halves` as fit points and the second half as calibration points.
+    /// Then appends the log posteriors of the second half to the candidate's table.
     fn add(&mut self, inputs: LearnInputs<'_>, halves: &[Vec<usize>; 2], raw: RawKernel, shrinkage: f64) -> Result<()> {
         let LearnInputs { device, rfm, config, seed, context, .. } = inputs;
         let classes = rfm.beta.cols();
@@ -325,8 +328,8 @@ impl Candidates {
         Ok(())
     }
 
-    /// Returns the best candidate of every family, all of them weighted: the weights, the candidates, and the log
-    /// posteriors of their stack.
+    /// Chooses the best candidate of every family, and weights these. Returns the weights, the chosen candidates, and
+    /// the log posteriors of their stack.
     fn choose(&self, context: &Context<'_>) -> (StackWeights, Vec<Candidate>, Matrix<f64>) {
         let candidates = Candidate::all();
         let mut best: Vec<(f64, usize)> = Vec::new();
@@ -351,7 +354,7 @@ impl Candidates {
 }
 
 /// Trains the expert that `settings` describes. `landmarks` holds the largest number of points for which regression
-/// uses no landmarks, and the seed that draws landmarks.
+/// uses no landmarks, and the seed that draws landmarks. Landmarks are the points that span a kernel.
 pub(super) fn open(
     settings: &ExpertSettings,
     training: &TrainingSet<'_>,

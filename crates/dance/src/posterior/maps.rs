@@ -31,8 +31,8 @@ use crate::posterior::whitening::packed_columns;
 use pulp::{Arch, Simd, WithSimd};
 use std::iter::zip;
 
-/// The limit below which a label is left out of the sum in a score: a probability of `exp(NEGLIGIBLE)` times the
-/// largest one.
+/// The logarithm of the smallest probability that counts in a score, relative to the largest probability. Less probable
+/// labels are left out.
 pub(super) const NEGLIGIBLE: f64 = -40.0;
 
 /// The distance to the mean below which a point gets the direction 0, because f32 does not determine its direction.
@@ -127,7 +127,7 @@ impl MappedPoints {
     }
 }
 
-/// The largest number of rows of a parallel task.
+/// The largest number of matrix rows in a parallel task.
 const TILE: usize = 48;
 
 impl Matrix<f64> {
@@ -248,14 +248,14 @@ impl Targets {
 
 /// An upper bound on -h'' for `h(t) = ln ln(1 + exp t)`. The maximum of -h'' is 0.1671, at t = 0.495.
 const CURVATURE: f64 = 0.1675;
-/// Below this t, `h(t) = ln ln(1 + exp t)` equals t up to a few units in the last place.
+/// The limit for t below which `h(t) = ln ln(1 + exp t)` equals t, up to a few units in the last place.
 const STRAIGHT: f64 = -30.0;
 
-/// The link function `g(f) = ln ln(1 + exp(f/s))`, which maps an output f of kernel ridge regression to a log
-/// posterior; see the [module](self).
+/// The link function `g(f) = ln ln(1 + exp(f/s))` of the [module](self). It maps an output f of kernel ridge regression
+/// to a log posterior.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Link {
-    /// The softness s, above 0.
+    /// The softness s, by which outputs are divided. It is above 0.
     softness: f64,
 }
 
@@ -277,7 +277,7 @@ impl Link {
         slope / self.softness
     }
 
-    /// Returns the largest possible slope g' of the link function g, the limit for small outputs.
+    /// Returns the least upper bound on the slope g' of the link function g over all outputs.
     pub(super) fn max_slope(self) -> f64 {
         1.0 / self.softness
     }
@@ -319,8 +319,8 @@ pub(super) struct OutputStats {
     /// The mean of `g'(b)·b` over the outputs b of all labels but the point's own, weighted by probability. Here g' is
     /// the slope of the link function g.
     pub(super) mean: f64,
-    /// The largest less the least `g'(b)·b` over the outputs b of all labels but the point's own. Here g' is the slope
-    /// of the link function g.
+    /// The range of `g'(b)·b`, its largest less its least value, over the outputs b of all labels but the point's own.
+    /// Here g' is the slope of the link function g.
     pub(super) range: f64,
     /// The largest slope `g'(b)` of the link function g, over the outputs b of all labels but the point's own.
     pub(super) slope: f64,

@@ -55,8 +55,8 @@ use settings::{Size, check_stack_memory};
 /// points.
 const BLOCK: usize = 96;
 
-/// A trained stack: experts with weights, whose log posteriors are multiplied by the weights and added. The stack also
-/// stores the sums for the calibration points.
+/// A trained stack: experts with weights. Its log posterior of a label is the sum of the experts' log posteriors, each
+/// multiplied by the expert's weight.
 #[derive(Debug)]
 pub(crate) struct Stack {
     pub(crate) settings: StackSettings,
@@ -73,7 +73,7 @@ pub(crate) struct Stack {
     /// Groups of labels (strata): a point is compared only with points whose labels are in the same group. `None`
     /// stands for a single group.
     strata: Option<Strata>,
-    /// The offset of every class, which is subtracted from its scores, before a query is added.
+    /// The offset of every class, before a query is added. Offsets are subtracted from scores.
     offsets: Vec<f64>,
     /// The class offsets that balance coverage, and the stack that gives them. That stack is trained on the fit points
     /// alone and scores the calibration points. `None` if classes are not balanced.

@@ -28,9 +28,9 @@ use crate::posterior::maps::Link;
 use crate::posterior::maps::{MappedPoints, Targets, dot};
 use crate::posterior::settings::Space;
 
-/// The largest number of points whose kernel matrix is inverted without landmarks.
+/// The largest number of points for which the whole kernel matrix is inverted. Beyond, landmarks span the kernel.
 pub(super) const WHOLE: usize = 2048;
-/// The number of landmarks, which span the kernel if there are more than [`WHOLE`] points.
+/// The number of landmarks: points that span the kernel if there are more than [`WHOLE`] points.
 pub(super) const LANDMARKS: usize = 1024;
 /// The number that is added to the diagonal of the landmarks' kernel matrix, which is singular if two landmarks are
 /// equal.
@@ -47,7 +47,7 @@ pub(super) struct RidgeSettings {
     pub(super) link: Link,
 }
 
-/// The largest fall of an output after which the slope in [`OutputEnds`] is still an upper bound.
+/// The largest fall of an output up to which the slope in [`OutputEnds`] remains an upper bound.
 const FALL: f64 = 0.02;
 
 /// A trained kernel ridge regression; the [module](self) has the formulas and symbols.
@@ -62,7 +62,7 @@ pub(super) struct Ridge {
     influence: Packed<f64>,
     bag_columns: usize,
     own_columns: usize,
-    /// The first term in `σ = base + sign·kᵀQk`, in the symbols of the [module](self) and of `influence`.
+    /// The constant term in `σ = base + sign·kᵀQk`, in the symbols of the [module](self) and of `influence`.
     base: f64,
     sign: f64,
     /// The matrix by which a query's kernel column is multiplied to get its outputs, one per class.
@@ -82,10 +82,10 @@ pub(super) struct Ridge {
 /// Bounds for one calibration point, over all labels but the point's own.
 #[derive(Clone, Copy, Debug)]
 struct OutputEnds {
-    /// The largest absolute output of a label.
+    /// The largest absolute output, over the outputs for all labels but the point's own.
     largest: f64,
-    /// The largest slope of the link function at an output. It remains an upper bound as long as no output falls by
-    /// more than [`FALL`].
+    /// The largest slope of the link function, over the outputs for all labels but the point's own. It remains an upper
+    /// bound as long as no output falls by more than [`FALL`].
     slope: f64,
 }
 

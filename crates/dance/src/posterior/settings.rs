@@ -243,8 +243,9 @@ mod tests {
         StackSettings::new(vec![nearest], None, 1.0, Clusters::default(), 0)
     }
 
-    /// More classes need the memory of three tables more. A table of 20,000 points and 1,000 classes has 160 MB in f64.
-    /// The stack stores 1.5 such tables, and its only expert another 1.5.
+    /// With 1,000 classes, a stack needs three tables of points and classes more than without classes. A table of
+    /// 20,000 points and 1,000 classes has 160 MB in f64. The stack stores 1.5 such tables, and its only expert another
+    /// 1.5.
     #[test]
     fn a_table_of_points_and_classes_is_counted() {
         let [with, without] = [1000, 0].map(|classes| bytes(&settings(), Size { classes, ..LARGE }));

@@ -29,8 +29,7 @@ const PART: usize = 128;
 /// The L2 penalty on the weights of the experts. It keeps the Hessian definite if two experts have equal log
 /// posteriors.
 const PENALTY: f64 = 1e-4;
-/// The relative growth of the log loss up to which an expert is dropped: the loss without the expert, compared with the
-/// loss with it.
+/// The largest relative growth of the log loss at which an expert may be left out.
 const MIN_GAIN: f64 = 2e-3;
 
 /// Shares that are tried for class offsets, largest first. A class offset is a share of the class effect, which the
@@ -38,8 +37,8 @@ const MIN_GAIN: f64 = 2e-3;
 const SHARES: [f64; 4] = [0.5, 0.375, 0.25, 0.125];
 /// Error levels α at which the sizes of prediction sets are compared.
 const LEVELS: [f64; 2] = [0.1, 0.05];
-/// The largest accepted growth of the mean set size, as a share of the size. Two standard errors are added to the
-/// growth before the comparison.
+/// The largest accepted growth of the mean set size through class offsets, as a share of the size. Two standard errors
+/// are added to the growth before the comparison.
 const GROWTH: f64 = 0.01;
 
 /// A conditional logit: label probabilities `p(y) ∝ exp Σ_j w_j e_j(y)` with a weight `w_j` for every expert j.
@@ -290,8 +289,8 @@ fn growth(after: &[f64], before: &[f64]) -> f64 {
     (mean * n + 2.0 * squares.sqrt()) / before.iter().sum::<f64>().max(1.0)
 }
 
-/// The cross-fitted scores of the fit points, and the class effects of each half. The effect of a class is its shrunken
-/// mean score, less the overall mean.
+/// The scores of the fit points, predicted for each half by experts trained on the other half, and the [class
+/// effects](self) of each half.
 struct FitScores<'a> {
     labels: &'a [u32],
     /// The score of every label of every point, one point after the other.

@@ -25,14 +25,15 @@ use crate::posterior::weights::ConditionalLogit;
 
 /// Values that are compared for the shrinkage γ, by the log loss of leave-one-out distances.
 const SHRINKAGES: [f64; 14] = [0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.87, 0.93, 0.97];
-/// The largest number of points on which the shrinkage is chosen, taken at equal steps from all points.
+/// The largest number of points on which the shrinkage γ is chosen. They are taken at equal steps from all points.
 const VALIDATION_POINTS: usize = 2000;
 /// Values that are compared for the shrinkage γ by cross-fitting.
 const CROSS_FITTED_SHRINKAGES: [f64; 6] = [0.1, 0.3, 0.5, 0.7, 0.85, 0.95];
 /// Values of κ, the number of prior points in the class means of [`Prototypes`]. Every shrinkage is tried with both,
 /// and the smaller log loss counts.
 const PRIORS: [f64; 2] = [1.0, 4.0];
-/// The largest number of fit points in each of the two halves for cross-fitting.
+/// The largest number of fit points in each half when the shrinkage is cross-fitted: computed on one half, tested on
+/// the other.
 const HALF_POINTS: usize = 600;
 /// The largest number d of dimensions for which a covariance is computed. For more, its d² numbers would not fit into
 /// memory.
@@ -154,7 +155,7 @@ fn eigen(residuals: &Matrix<f64>, freedom: f64, context: &Context<'_>) -> (Vec<f
 pub(super) struct Scatter {
     counts: Vec<f64>,
     means: Matrix<f64>,
-    /// The class means, packed for products of points with them.
+    /// The class means, packed as the right factor of products with points.
     packed: Packed<f64>,
     /// The degrees of freedom of the covariance: the number by which sums of squares are divided.
     freedom: f64,

@@ -144,12 +144,12 @@ pub(crate) fn too_few(n: usize, alpha: f64) -> String {
     )
 }
 
-/// A threshold with its error level and its index among the sorted scores.
+/// A threshold for scores, with its error level and its index among the sorted calibration scores.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Threshold {
     /// Labels whose score is at most this are in the set.
     pub value: f64,
-    /// The error level.
+    /// The error level α that the threshold is for.
     pub alpha: f64,
     /// The 1-based index of the threshold among the sorted scores. If it exceeds `calibration_points`, there is no such
     /// score and the threshold is +∞.
@@ -219,7 +219,7 @@ impl Strata {
         self.of_class[point as usize] == self.of_class[label]
     }
 
-    /// Returns the index of a label's stratum.
+    /// Returns the index of the stratum that holds `label`.
     pub(crate) fn of(&self, label: u32) -> u32 {
         self.of_class[label as usize]
     }
@@ -278,7 +278,7 @@ impl Clusters {
         Self { of_class, middle }
     }
 
-    /// Returns the index of a class's cluster.
+    /// Returns the index of the cluster that holds `class`.
     fn of(&self, class: usize) -> u32 {
         self.of_class.get(class).copied().unwrap_or(self.middle)
     }
@@ -300,7 +300,7 @@ impl Clusters {
 /// point.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Offsets {
-    /// The sum of the difficulties h of the calibration points in each class, and their number.
+    /// For every class, the sum of the difficulties h of its calibration points, and the number of these points.
     sums: Vec<(f64, usize)>,
     /// The mean difficulty h of all fit points.
     average: f64,
@@ -377,13 +377,13 @@ impl Novelty {
         self.neighbors
     }
 
-    /// Returns the squared distances of the calibration points to their m-th neighbors, ascending.
+    /// Returns the squared distances of the calibration points to their m-th neighbors, in ascending order.
     pub(crate) fn squared(&self) -> &[f64] {
         self.squared.sorted()
     }
 
-    /// Returns the m-th of the squared distances from a point to its neighbors, which ascend. The result is +∞ if there
-    /// are fewer than m.
+    /// Returns the m-th smallest squared distance from a point to its neighbors, or +∞ if there are fewer than m.
+    /// `squared` holds these distances in ascending order.
     fn distance(&self, squared: &[f64]) -> f64 {
         squared.get(self.neighbors - 1).copied().unwrap_or(f64::INFINITY)
     }

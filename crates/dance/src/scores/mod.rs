@@ -26,7 +26,7 @@ use crate::numeric::matrix::Ragged;
 /// The number of queries that one parallel task scores.
 const TILE: usize = 64;
 
-/// The scores of every label of every query. Listed labels have finite scores; labels that are not listed have the
+/// The scores of every label of every query. Listed labels have finite scores, and all other labels of a query have the
 /// score +∞.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct LabelScores {
@@ -53,7 +53,7 @@ impl LabelScores {
         self.labels.len()
     }
 
-    /// Returns the labels (ascending) and the scores of one query.
+    /// Returns the listed labels of one query in ascending order, and their scores.
     pub(crate) fn row(&self, query: usize) -> (&[u32], &[f64]) {
         (self.labels.row(query), &self.scores[self.labels.range(query)])
     }

@@ -41,7 +41,8 @@ impl Counts {
     }
 }
 
-/// The [`Counts`] of every label of every query, from which p-values and sets follow.
+/// The [`Counts`] of every label of every query, from which p-values and sets follow. Only labels with counts of their
+/// own are listed. All other labels of a query share their counts, which are stored once.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LabelCounts {
     /// The number of calibration points, n.
@@ -153,12 +154,13 @@ impl LabelCounts {
         f64::from(count) / (self.calibration_points as f64 + 1.0)
     }
 
-    /// Returns the listed labels of a query (ascending), their counts, and the counts of all other labels.
+    /// Returns the listed labels of a query in ascending order, their counts, and the counts that all other labels
+    /// share.
     pub fn row(&self, query: usize) -> (&[u32], &[Counts], Counts) {
         (self.labels.row(query), &self.counts[self.labels.range(query)], self.rest[query])
     }
 
-    /// Returns the counts of one label of a query. A label that is not listed has the counts of the rest.
+    /// Returns the counts of one label of a query, whether the label is listed or not.
     pub fn get(&self, query: usize, label: u32) -> Counts {
         let (labels, counts, rest) = self.row(query);
         labels.binary_search(&label).map_or(rest, |place| counts[place])
@@ -188,7 +190,7 @@ pub enum EmptySets {
     /// An empty set stays empty, as in the paper.
     #[default]
     Keep,
-    /// An empty set gets the label that is most probable by the classifier.
+    /// An empty set gets the label that the classifier finds most probable.
     Top1,
 }
 

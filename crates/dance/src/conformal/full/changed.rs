@@ -31,17 +31,17 @@ pub(super) struct Candidate {
 /// The changes that one query makes to the scores of the calibration points. The buffers are reused for the next query.
 #[derive(Debug, Default)]
 pub(super) struct ChangedBag {
-    /// The changes of the calibration points' scores, sorted by the points' labels.
+    /// The calibration points whose scores change, with their new scores, sorted by the points' labels.
     changes: Vec<Change>,
-    /// The levels of every changed point if the query carries another label than the point. Two terms that depend on
-    /// the candidate label are missing; `with_candidate` adds them.
+    /// The [levels](self) of every changed point if the query carries another label than the point. Two terms that
+    /// depend on the candidate label are missing; `with_candidate` adds them.
     levels: Vec<Levels>,
     /// The fused scores that follow from `levels`, in descending order. Each comes with the index of its point in
     /// `changes`.
     by_score: Vec<(f64, usize)>,
     /// The old and new rank scores of the changed points, then their old and new contrastive scores.
     moved: [MovedScores; 2],
-    /// The largest change of any level that the new scores in `moved` cause.
+    /// The largest change of any [level](self) by the changes of scores in `moved`.
     largest: u64,
     groups: Vec<ChangedGroup>,
     /// The number of the current query. If a [`ChangedGroup`] holds another number, its values belong to an earlier
@@ -54,8 +54,8 @@ pub(super) struct ChangedBag {
 struct ChangedGroup {
     /// The last query that changed scores of points in the group, and the number of points whose scores it changed.
     changed: (u32, u32),
-    /// The last query for which the levels of the group were computed, and these levels. They leave out the terms that
-    /// depend on the candidate label.
+    /// The last query for which the [levels](self) of the group were computed, and these levels. They leave out the
+    /// terms that depend on the candidate label.
     levels: (u32, Levels),
 }
 
@@ -102,20 +102,20 @@ impl ChangedBag {
         self.levels = levels;
     }
 
-    /// Returns the changes, sorted by the points' labels.
+    /// Returns the calibration points whose scores change, with their new scores, sorted by the points' labels.
     pub(super) fn changes(&self) -> &[Change] {
         &self.changes
     }
 
-    /// Returns the levels of `scores` after the query's changes, given the levels `before` them. The terms that depend
-    /// on the candidate label are left out.
+    /// Returns the [levels](self) of `scores` after the query's changes, given the levels `before` them. The terms that
+    /// depend on the candidate label are left out.
     fn moved_levels(&self, scores: Scores, before: Levels) -> Levels {
         let moved = |which: usize| (i64::from(before[which]) + self.moved[which].growth(scores[which])) as u32;
         [moved(0), moved(1), before[2]] // a query changes no probability
     }
 
-    /// Adds two terms to the levels of `scores`, which depend on the candidate label: the query's own scores, and the
-    /// changed points that carry the label.
+    /// Adds two terms to the [levels](self) of `scores`, which depend on the candidate label: the query's own scores,
+    /// and the changed points that carry the label.
     fn with_candidate(&self, scores: Scores, mut levels: Levels, candidate: &Candidate) -> Levels {
         for (which, level) in levels.iter_mut().enumerate() {
             *level += u32::from(candidate.scores[which] >= scores[which]);
@@ -129,15 +129,16 @@ impl ChangedBag {
         levels
     }
 
-    /// Returns the levels of the query's scores for the candidate label: the numbers of points in the bag with scores
-    /// at least as large.
+    /// Returns the levels of the query's scores for the candidate label: the numbers of calibration points with scores
+    /// at least as large, plus 1 for the query itself.
     pub(super) fn query_levels(&self, grouped: &GroupedPoints, candidate: &Candidate) -> Levels {
         let levels = self.moved_levels(candidate.scores, grouped.sorted.levels(candidate.scores));
         self.with_candidate(candidate.scores, levels, candidate)
     }
 
-    /// Returns the number of points in the bag, the query included, whose fused score is at least `score`. Only points
-    /// in the stratum of the candidate label are counted. A stratum holds the labels among which points are compared.
+    /// Returns the number of points whose fused score is at least `score`, among the calibration points and the query.
+    /// Only points in the stratum of the candidate label are counted. A stratum holds the labels among which points are
+    /// compared.
     pub(super) fn count(&mut self, grouped: &GroupedPoints, candidate: &Candidate, score: f64) -> u32 {
         let most_moved = self.largest as usize + candidate.same_label.len() + 1;
         let stratum = grouped.stratum(candidate.label);
@@ -210,8 +211,8 @@ impl ChangedBag {
         if changed.0 == self.query { points - changed.1 } else { points }
     }
 
-    /// Returns the fused score of those points in the group `id` whose scores the query did not change. They all share
-    /// it.
+    /// Returns the fused score of the group with the index `id`. It is the score of those points whose scores the query
+    /// did not change.
     fn group_score(&mut self, grouped: &GroupedPoints, candidate: &Candidate, id: usize) -> f64 {
         let group = &grouped.groups[id];
         let mut levels = self.groups[id].levels;

@@ -11,8 +11,9 @@ use crate::conformal::full::points::ScorePair;
 use crate::conformal::fused::{Levels, Scores, SortedScores, fuse};
 use crate::scores::calibration::Strata;
 
-/// Bounds on the fused scores of groups, valid if no level changes by more than a given number. The groups are those of
-/// one stratum: the labels among which points are compared. They are sorted by their largest possible score.
+/// Bounds on the fused scores of groups of points, valid if no [level](self) changes by more than a given number. The
+/// groups are those of one stratum: the labels among which points are compared. They are sorted by their largest
+/// possible score.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Bounds {
     /// The largest possible fused score of every group, in descending order.
@@ -49,8 +50,8 @@ pub(super) struct GroupedPoints {
     pub(super) groups: Vec<Group>,
     /// The index of the group of every point.
     pub(super) group_of: Vec<u32>,
-    /// Lists of bounds, one list per stratum. A list holds the bounds for levels that change by at most 1, by at most
-    /// 2, by at most 4 …
+    /// Lists of bounds, one list per stratum. A list holds bounds for [levels](self) that change by at most 1, by at
+    /// most 2, by at most 4 …
     pub(super) bounds: Vec<Vec<Bounds>>,
     /// Groups of labels (strata): a point is compared only with points whose labels are in the same stratum. `None`
     /// stands for a single stratum.
@@ -115,7 +116,7 @@ impl GroupedPoints {
 }
 
 impl Bounds {
-    /// Computes the bounds of the groups with indices in `range`, for levels that change by at most `change`.
+    /// Computes the bounds of the groups with indices in `range`, for [levels](self) that change by at most `change`.
     fn new(groups: &[Group], range: Range<usize>, change: u32) -> Self {
         let mut entries: Vec<(f64, f64, u32)> = groups[range.clone()]
             .iter()
@@ -147,7 +148,7 @@ impl Bounds {
         }
     }
 
-    /// Returns the position of a group in the order of these bounds.
+    /// Returns the position of the group with the index `group`, in the order of these bounds.
     pub(super) fn place(&self, group: u32) -> usize {
         self.places[group as usize - self.first] as usize
     }

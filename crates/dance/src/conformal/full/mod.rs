@@ -105,8 +105,8 @@ impl Bag {
         self.points.reach()
     }
 
-    /// Returns the count of every label of every query: the number of points in the bag, the query included, whose
-    /// score is at least the query's. `query_part` is the tag of the queries' random keys.
+    /// Returns the count of every label of every query. It is the number of points whose score is at least the query's,
+    /// among the calibration points and the query itself. `query_part` is the tag of the queries' random keys.
     pub(super) fn count(
         &self,
         reference: &Reference,
@@ -135,8 +135,8 @@ impl Bag {
         LabelCounts::concat(n, tiles)
     }
 
-    /// Returns the count of one candidate label: the number of points in the bag, the query included, whose score is at
-    /// least the query's.
+    /// Returns the count of one candidate label. It is the number of points whose score is at least the query's, among
+    /// the calibration points and the query itself.
     fn counts(&self, changed: &mut ChangedBag, candidate: &Candidate) -> Counts {
         let score = fuse(changed.query_levels(&self.grouped, candidate));
         let count = changed.count(&self.grouped, candidate, score);
@@ -152,8 +152,9 @@ impl Bag {
         start..start + length
     }
 
-    /// Returns two kinds of labels, in ascending order: those in `scored`, and those that a changed point carries. For
-    /// all other labels, the query's neighbor scores are infinite, and only their probabilities differ.
+    /// Returns the labels that are counted one by one, in ascending order: those in `scored`, and those that a changed
+    /// point carries. For all other labels, the query's neighbor scores are infinite, and only their probabilities
+    /// differ.
     fn near_labels(changed: &ChangedBag, labels: &[u32], scored: &[u32]) -> Vec<u32> {
         let mut near = scored.to_vec();
         near.extend(changed.changes().iter().map(|change| labels[change.id as usize]));
@@ -162,8 +163,8 @@ impl Bag {
         near
     }
 
-    /// Counts the points whose score is at least the query's, the query included, for every label of one query. Appends
-    /// these counts to `all`.
+    /// Appends the counts of every label of one query to `all`. A count is the number of points whose score is at least
+    /// the query's, the query included.
     fn count_labels(
         &self,
         changed: &mut ChangedBag,

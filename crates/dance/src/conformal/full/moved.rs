@@ -23,14 +23,14 @@ impl MovedScores {
         self.to.sort_unstable_by(f64::total_cmp);
     }
 
-    /// Returns the change of the level of `score`: the number of new scores that are at least `score`, less the number
-    /// of such old scores.
+    /// Returns the change of the [level](self) of `score`: the number of new scores that are at least `score`, less the
+    /// number of such old scores.
     pub(super) fn growth(&self, score: f64) -> i64 {
         at_least(&self.to, score) - at_least(&self.from, score)
     }
 
-    /// Returns the largest absolute change of the level of any score. The change is a step function of the score, so
-    /// only the old and the new scores are tried.
+    /// Returns the largest absolute change of the [level](self) of any score. The change is a step function of the
+    /// score, so only the old and the new scores are tried.
     pub(super) fn largest(&self) -> u64 {
         let steps = self.from.iter().chain(&self.to);
         steps.map(|&score| self.growth(score).unsigned_abs()).max().unwrap_or(0)

@@ -21,9 +21,9 @@ pub(super) type ScorePair = [f64; 2];
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Change {
     pub(super) id: u32,
-    /// The scores if the query carries the point's label.
+    /// The new scores if the query carries the point's label.
     pub(super) same: ScorePair,
-    /// The scores if the query carries another label.
+    /// The new scores if the query carries another label than the point.
     pub(super) other: ScorePair,
 }
 
@@ -51,7 +51,7 @@ impl JoiningQuery<'_> {
 /// The nearest among those neighbors of a calibration point that carry the point's own label.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct FirstOfLabel {
-    /// The index in the point's list of neighbors.
+    /// The index of this neighbor in the point's list of neighbors.
     place: usize,
     squared: f64,
     /// The rank of this neighbor: 1 + the number of strictly nearer neighbors.
@@ -66,11 +66,11 @@ pub(super) struct BagPoints {
     contrastive: Contrastive,
     neighbors: Neighbors,
     firsts: Vec<Option<FirstOfLabel>>,
-    /// The number of entries per point in `losses` and `terms`: one for each neighbor that the contrastive score uses,
-    /// without the anchor (the nearest neighbor).
+    /// The number of entries per point in `losses` and `terms`. There is one for each neighbor that the contrastive
+    /// score uses, except for the nearest one (the anchor).
     stride: usize,
-    /// The loss ([`Contrastive::loss`]) of each neighbor that the contrastive score uses, without the anchor. The
-    /// log-sum term, which all neighbors of a point share, is left out.
+    /// The loss ([`Contrastive::loss`]) of each neighbor that the contrastive score uses, without the anchor (the
+    /// nearest neighbor). The log-sum term, which all neighbors of a point share, is left out.
     losses: Vec<f64>,
     /// `exp(-loss)` of each entry of `losses`, in ascending order within a point.
     terms: Vec<f64>,
