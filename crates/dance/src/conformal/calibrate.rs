@@ -38,11 +38,11 @@ use crate::scores::calibration::{Clusters, Strata};
 /// The number of neighbors that the method posterior stores for every calibration point. It is enough for the novelty
 /// test and for the warning on near copies of points.
 const BAG_NEIGHBORS: usize = 10;
-/// The tag that gives calibration points random numbers of their own.
+/// The tag of calibration points. It enters their random numbers, so that other points have other numbers.
 const CALIBRATION_PART: u64 = 0;
-/// The tag that gives queries random numbers of their own.
+/// The tag of queries. It enters their random numbers, so that other points have other numbers.
 pub(super) const QUERY_PART: u64 = 1;
-/// The tag that gives fit points random numbers of their own.
+/// The tag of fit points. It enters their random numbers, so that other points have other numbers.
 const FIT_PART: u64 = 2;
 
 /// The inputs that every calibration needs beside its points: device, kernel, number of classes and context.
@@ -154,7 +154,7 @@ impl Predictor {
         }
     }
 
-    /// Returns whether the method dance had too few calibration points to select a mix.
+    /// Returns whether the method dance had too few calibration points to select a [mix](Mix).
     pub(crate) fn has_too_few_points_for_mix(&self) -> bool {
         matches!(&self.decider, Decider::Thresholds(Thresholds { mix: MixSource::TooFewPoints, .. }))
     }

@@ -22,7 +22,7 @@ use crate::numeric::random;
 use crate::scores::calibration::CalibrationScores;
 use crate::scores::paired::PairedScores;
 
-/// The number of steps of the grid of mixes from 0 to 1.
+/// The number of steps in the grid of [mixes](self) from 0 to 1.
 const STEPS: usize = 10;
 const SIZE_WEIGHT: f64 = 0.8;
 const VIOLATION_WEIGHT: f64 = 0.2;
@@ -32,7 +32,7 @@ const TIE: f64 = 1e-9;
 /// The share of the calibration points whose scores give thresholds while the mix is selected. The sets of the other
 /// points are measured.
 const THRESHOLD_SHARE: f64 = 0.8;
-/// The smallest number of points on which a mix is selected.
+/// The smallest number of points on which a [mix](self) is selected.
 const LEAST_TUNING_POINTS: usize = 5;
 /// The tag of the random stream that halves the calibration points.
 const HALVES_PURPOSE: u64 = 0x4a1f;
@@ -43,7 +43,7 @@ pub(super) fn share(alpha: f64, mix: f64) -> (f64, f64) {
     ((1.0 - mix) * alpha, mix * alpha)
 }
 
-/// The scores from which a mix can be selected at any error level. A model file stores them.
+/// The scores from which a [mix](self) can be selected at any error level. A model file stores them.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct MixSelection {
     /// Rank scores of the points that give thresholds.
@@ -57,7 +57,7 @@ pub(crate) struct MixSelection {
     pub(crate) classes: usize,
 }
 
-/// The measurements of the sets under one mix, out of the grid 0, 0.1 … 1.
+/// The measurements of the prediction sets under one [mix](self), out of the grid 0, 0.1 … 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Trial {
     mix: f64,
@@ -85,7 +85,8 @@ impl MixSelection {
         })
     }
 
-    /// Returns the best mix at error level `alpha`, and the measurements of the sets under all 11 mixes.
+    /// Returns the best [mix](self) at error level `alpha`, and the measurements of the prediction sets under all 11
+    /// mixes.
     pub(super) fn select(&self, alpha: f64) -> Result<(f64, Vec<Trial>)> {
         let mut trials = Vec::with_capacity(STEPS + 1);
         for step in 0..=STEPS {
@@ -105,8 +106,8 @@ impl MixSelection {
         Ok((trials[best].mix, trials))
     }
 
-    /// Returns two measurements of the sets under `mix` at error level `alpha`: their mean size and their class
-    /// coverage violation.
+    /// Returns two measurements of the prediction sets under `mix` at error level `alpha`: their mean size and their
+    /// class coverage violation.
     fn measure(&self, mix: f64, alpha: f64) -> Result<(f64, f64)> {
         let (rank_alpha, contrast_alpha) = share(alpha, mix);
         let rank_threshold = self.rank.threshold(rank_alpha)?.value;
@@ -179,7 +180,7 @@ pub(super) fn halves(points: &Matrix, seed: u64) -> Result<(Vec<usize>, Vec<usiz
     Ok((rows, rest))
 }
 
-/// A split of calibration points for the selection of a mix. Row numbers are in ascending order.
+/// A split of calibration points for the selection of a [mix](self). Row numbers are in ascending order.
 pub(super) struct TuningSplit {
     /// The rows of the points that give thresholds (80 %).
     pub(super) threshold_rows: Vec<usize>,
@@ -187,8 +188,9 @@ pub(super) struct TuningSplit {
     pub(super) measured_rows: Vec<usize>,
 }
 
-/// Splits `rows` into 80 % and 20 % for the selection of a mix, with equal shares of every class. Returns `None` for
-/// fewer than five rows. The split does not depend on the order of the points or on the numbers of the classes.
+/// Splits `rows` into 80 % and 20 % for the selection of a [mix](self), with equal shares of every class. Returns
+/// `None` for fewer than five rows. The split does not depend on the order of the points or on the numbers of the
+/// classes.
 pub(super) fn tuning_split(rows: &[usize], labels: &[u32], seed: u64) -> Result<Option<TuningSplit>> {
     if rows.len() < LEAST_TUNING_POINTS {
         return Ok(None);

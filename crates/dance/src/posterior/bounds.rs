@@ -36,8 +36,7 @@ use crate::posterior::maps::{Link, OutputStats};
 /// The number of pairs (a point and a label of the query) that are settled together; their columns fit into the
 /// first-level cache.
 pub(super) const PAIRS: usize = 256;
-/// The largest gain with a finite upper bound in f32. The gain is the change of a point's log posterior that depends on
-/// the query's label.
+/// The largest [gain](Predictions::gain) that gets a finite upper bound in f32.
 const MOST: f32 = 40.0;
 /// A bound on relative rounding errors in f32: a few units in the last place of every intermediate value.
 const ROUNDING: f64 = 4e-6;
@@ -75,7 +74,8 @@ pub(super) struct QueryBounds {
     /// A lower bound on the log odds of every point. The [gain](Predictions::gain), which depends on the query's label,
     /// is left out.
     low: Vec<f64>,
-    /// For every point, the width of the interval that starts at `low` and contains the log odds. The gain is left out.
+    /// For every point, the width of the interval that starts at `low` and contains the log odds. The
+    /// [gain](Predictions::gain) is left out.
     width: Vec<f64>,
     /// For every point, the largest less the least [shift](Predictions::add_shift) of its log posteriors. The shift is
     /// the change that does not depend on the query's label.
@@ -88,10 +88,11 @@ pub(super) struct QueryBounds {
 /// Factors of one calibration point in f32. Bounds for every label of the query use them.
 #[derive(Clone, Copy)]
 struct PointFactors {
-    /// The factors `exp R` and `exp(-R)`, where R is the largest less the least shift of the point's log posteriors.
+    /// The factors `exp R` and `exp(-R)`. R is the largest less the least [shift](Predictions::add_shift) of the
+    /// point's log posteriors.
     spread: [f32; 2],
     /// A lower and an upper bound on `exp(-x)`. Here x is the point's log odds after the query is added, without the
-    /// gain.
+    /// [gain](Predictions::gain).
     inverse: [f32; 2],
 }
 

@@ -1,6 +1,6 @@
 //! The interface of the experts: log posteriors of the calibration points, predictions for queries, and the changes of
 //! these log posteriors when a query is added. Two experts are here too: prototypes and nearest neighbors. In names,
-//! `bag` means the calibration points that experts are trained on.
+//! `bag` means the calibration points on which experts are trained.
 //!
 //! **Prototypes.** The log posterior of class y is `e(y) = -‖z-μ‖²`, the negative squared distance to its mean μ in the
 //! whitened space. A point x is mapped to z = xW by the whitening map W with `WWᵀ = ((1-γ)S + γ·tr(S)/d·I)⁻¹`. S is the
@@ -226,7 +226,8 @@ struct PrototypePredictions<'a> {
     /// Squared distances of the queries to the class means.
     to_means: Matrix<f64>,
     log_posterior: Matrix<f64>,
-    /// For every query and label, the part of the gain that is equal for all calibration points; see [`constant_of`].
+    /// For every query and label, the part of the [gain](Predictions::gain) that is equal for all calibration points;
+    /// see [`constant_of`].
     constant: Matrix<f64>,
     /// The table `to_points` in f32.
     near: Matrix,
@@ -375,8 +376,8 @@ impl Expert for Nearest {
 struct NearestPredictions<'a> {
     of: &'a Nearest,
     log_posterior: Matrix<f64>,
-    /// For every query and calibration point, the log posterior that the point has for a class whose nearest point is
-    /// the query.
+    /// For every query and calibration point, the point's log posterior of a class if the query is the nearest point of
+    /// this class.
     to_bag: Matrix<f64>,
     /// The table `to_bag` in f32.
     near: Matrix,

@@ -202,7 +202,7 @@ pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
 }
 
 /// The two slices of an inner product. They are a type instead of a closure, so that the computation is inlined; see
-/// `squared_distance`.
+/// [`squared_distance`](crate::neighbors::squared_distance).
 struct Dot<'a> {
     a: &'a [f64],
     b: &'a [f64],

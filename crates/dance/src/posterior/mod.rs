@@ -189,8 +189,8 @@ impl Stack {
         Offsets::new(&scores, labels, self.classes, self.settings.log_loss)
     }
 
-    /// Returns the stack's log posteriors of the calibration points, predicted for each point by all training points
-    /// but itself.
+    /// Returns the [stack](Stack)'s log posteriors of the calibration points, predicted for each point by all training
+    /// points but itself.
     fn bag_log_posteriors(&self) -> Matrix<f64> {
         let mut all = Matrix::<f64>::zeros(self.labels.len(), self.classes);
         for (weight, expert) in &self.experts {
@@ -199,7 +199,7 @@ impl Stack {
         all
     }
 
-    /// Returns the stack's log posteriors of a block of points that are not training points.
+    /// Returns the [stack](Stack)'s log posteriors of a block of points on which the experts were not trained.
     fn query_log_posteriors(&self, block: &MappedPoints, context: &Context<'_>) -> Matrix<f64> {
         let mut all = Matrix::<f64>::zeros(block.raw.rows(), self.classes);
         for (weight, expert) in &self.experts {

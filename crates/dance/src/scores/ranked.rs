@@ -32,9 +32,9 @@ use crate::scores::sets::Sets;
 
 /// The tag of the random stream that gives the draws u of the [module](self).
 const DRAW_PURPOSE: u64 = 0xd4a3;
-/// The tag that gives calibration points random draws of their own.
+/// The tag of calibration points. It enters their random draws, so that other points have other draws.
 const CALIBRATION_PART: u64 = 0;
-/// The tag that gives queries random draws of their own.
+/// The tag of queries. It enters their random draws, so that other points have other draws.
 const QUERY_PART: u64 = 1;
 /// The number of rows of probabilities in a parallel task.
 const TILE: usize = 64;

@@ -1,10 +1,10 @@
 //! Conformal p-values of labels as whole counts, and the sets of labels that follow.
 //!
-//! The count of a label is the number of points whose score is at least that of the query with the label, among the n
-//! calibration points and the query itself. The p-value is `p = count/(n+1)`, and a label is in the set at error level
-//! α if and only if `p > α`. In whole numbers that is `count ≥ n + 2 - ⌈(1-α)(n+1)⌉`. This rule serves every method and
-//! is exact however α is rounded. Many labels of a query have the same counts, so these are stored once per query, as
-//! `rest`, and the labels are not listed.
+//! The count of a label is a number of points: those whose score is at least that of the query with the label. The n
+//! calibration points and the query itself are counted. The p-value is `p = count/(n+1)`, and a label is in the set at
+//! error level α if and only if `p > α`. In whole numbers that is `count ≥ n + 2 - ⌈(1-α)(n+1)⌉`. This rule serves
+//! every method and is exact however α is rounded. Many labels of a query have the same counts. These counts are stored
+//! once per query, as `rest`, and the labels are not listed.
 
 use crate::numeric::matrix::Ragged;
 use crate::scores::calibration::order_index;

@@ -34,7 +34,7 @@ pub(super) struct ChangedBag {
     /// The calibration points whose scores change, with their new scores, sorted by the points' labels.
     changes: Vec<Change>,
     /// The [levels](self) of every changed point if the query carries another label than the point. Two terms that
-    /// depend on the candidate label are missing; `with_candidate` adds them.
+    /// depend on the [candidate label](Candidate) are missing; `with_candidate` adds them.
     levels: Vec<Levels>,
     /// The fused scores that follow from `levels`, in descending order. Each comes with the index of its point in
     /// `changes`.
@@ -55,7 +55,7 @@ struct ChangedGroup {
     /// The last query that changed scores of points in the group, and the number of points whose scores it changed.
     changed: (u32, u32),
     /// The last query for which the [levels](self) of the group were computed, and these levels. They leave out the
-    /// terms that depend on the candidate label.
+    /// terms that depend on the [candidate label](Candidate).
     levels: (u32, Levels),
 }
 
@@ -108,14 +108,14 @@ impl ChangedBag {
     }
 
     /// Returns the [levels](self) of `scores` after the query's changes, given the levels `before` them. The terms that
-    /// depend on the candidate label are left out.
+    /// depend on the [candidate label](Candidate) are left out.
     fn moved_levels(&self, scores: Scores, before: Levels) -> Levels {
         let moved = |which: usize| (i64::from(before[which]) + self.moved[which].growth(scores[which])) as u32;
         [moved(0), moved(1), before[2]] // a query changes no probability
     }
 
-    /// Adds two terms to the [levels](self) of `scores`, which depend on the candidate label: the query's own scores,
-    /// and the changed points that carry the label.
+    /// Adds two terms to the [levels](self) of `scores`. They depend on the [candidate label](Candidate): the query's
+    /// own scores, and the changed points that carry this label.
     fn with_candidate(&self, scores: Scores, mut levels: Levels, candidate: &Candidate) -> Levels {
         for (which, level) in levels.iter_mut().enumerate() {
             *level += u32::from(candidate.scores[which] >= scores[which]);
@@ -129,8 +129,8 @@ impl ChangedBag {
         levels
     }
 
-    /// Returns the levels of the query's scores for the candidate label: the numbers of calibration points with scores
-    /// at least as large, plus 1 for the query itself.
+    /// Returns the [levels](self) of the query's scores for the candidate label. A level is the number of calibration
+    /// points with a score at least as large, plus 1 for the query itself.
     pub(super) fn query_levels(&self, grouped: &GroupedPoints, candidate: &Candidate) -> Levels {
         let levels = self.moved_levels(candidate.scores, grouped.sorted.levels(candidate.scores));
         self.with_candidate(candidate.scores, levels, candidate)

@@ -3,8 +3,8 @@
 //! A query z with a candidate label y is added to the n calibration points. All other points score each of the n+1
 //! points of this bag. The p-value `p(y)` is the share of points whose score is at least that of (z,y). The n+1 scores
 //! are one symmetric function of the bag. So the true label has `P(p(y_true) ≤ α) ≤ α` for exchangeable points in
-//! finite samples; `docs/method.md` has the proof. Kernel, metric and class probabilities come from the fit points,
-//! which are also neighbors of every point of the bag.
+//! finite samples; `docs/method.md` has the proof. Kernel, metric and class probabilities come from the fit points. Fit
+//! points also count as neighbors of every point of the bag.
 //!
 //! Ordering points at equal distances by index would not be symmetric, since the query would always be last. So such
 //! points share a rank. An independent random key of each point decides which of them is the anchor (the nearest
@@ -135,8 +135,8 @@ impl Bag {
         LabelCounts::concat(n, tiles)
     }
 
-    /// Returns the count of one candidate label. It is the number of points whose score is at least the query's, among
-    /// the calibration points and the query itself.
+    /// Returns the count of one label that the query may carry. It is the number of points whose score is at least the
+    /// query's, among the calibration points and the query itself.
     fn counts(&self, changed: &mut ChangedBag, candidate: &Candidate) -> Counts {
         let score = fuse(changed.query_levels(&self.grouped, candidate));
         let count = changed.count(&self.grouped, candidate, score);

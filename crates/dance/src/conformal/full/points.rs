@@ -1,8 +1,8 @@
-//! The neighbors of every calibration point, and the change of its scores when a query is added.
+//! The neighbors of every calibration point, and the change of the point's scores when a query is added.
 //!
-//! A query changes the scores of a calibration point only if it enters the point's list of neighbors. The new scores
-//! depend on whether the query carries the point's label, but not on which other label it carries. So two variants of
-//! the scores serve all labels.
+//! A query changes the scores of a calibration point only if the query enters the point's list of neighbors. The new
+//! scores depend on whether the query carries the point's label. If it does not, its label makes no difference. So two
+//! variants of the scores serve all labels.
 //!
 //! Cost of a change, for lists of m neighbors: a bisection of the list and one distance to the anchor (the point's
 //! nearest neighbor), or m distances if the query becomes the anchor. Memory: m ids, distances, losses and exponentials

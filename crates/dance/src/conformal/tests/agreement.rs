@@ -1,4 +1,5 @@
-//! Neighbors, scores, thresholds and sets agree with the brute-force reference on random and on adversarial data.
+//! Tests that neighbors, scores, thresholds and sets equal those of a brute-force reference, on random and on
+//! adversarial data.
 
 use crate::Context;
 use crate::Matrix;

@@ -1,4 +1,4 @@
-//! Predictors of the methods dance and fuse, from parts that are already mapped.
+//! Predictors of the methods dance and [`fuse`](MethodName::Fuse) for tests, from points that are already mapped.
 
 use crate::Context;
 use crate::conformal::{

@@ -1,4 +1,4 @@
-//! Every class by itself is covered as promised where each is counted by itself.
+//! Tests that every class is covered as promised if the guarantee holds for each class by itself.
 
 use crate::Context;
 use crate::conformal::{ByClass, ConformalConfig, Mix};

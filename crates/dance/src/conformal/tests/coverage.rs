@@ -1,9 +1,10 @@
-//! Coverage is what theory says it is.
+//! Tests that the coverage of prediction sets is what theory says.
 //!
-//! With no ties the number of covered test points is BetaBinomial(t, k, n+1-k), k = ⌈(n+1)(1-α)⌉. Over 500 independent
-//! resplits the mean share stays within a 99.9 % band around k/(n+1); with ties, or for the intersection of two sets,
-//! it stays above the band's lower end (for the intersection, that of 1-α). The same harness must notice a quantile
-//! index that is off by one, and points that are their own neighbors.
+//! If scores do not tie, the number of covered points out of t test points is BetaBinomial(t, k, n+1-k). Here n is the
+//! number of calibration points and k = ⌈(n+1)(1-α)⌉. Over 500 independent resplits, the mean share of covered points
+//! stays within a 99.9 % band around k/(n+1). With ties it stays above the lower end of this band. For the intersection
+//! of two sets it stays above the lower end of a band around 1-α. The tests must also notice a quantile index that is
+//! off by one, and points that are their own neighbors.
 
 use crate::Context;
 use crate::conformal::{Calibration, ConformalConfig, MethodName, Mix, Predictor, Scored};

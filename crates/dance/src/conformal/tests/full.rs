@@ -1,5 +1,5 @@
-//! Full calibration gives the counts of a brute force that rebuilds the whole bag for every query and label, for all
-//! points together and for every class by itself.
+//! Tests that full calibration gives the counts of a brute force, which rebuilds the whole bag for every query and
+//! label. The guarantee holds for all points together or for every class by itself.
 
 use crate::Context;
 use crate::Matrix;

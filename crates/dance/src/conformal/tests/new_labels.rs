@@ -1,4 +1,4 @@
-//! New labels: their count is that of a brute force over labels that no other point has, and sets cover new labels.
+//! Tests of new labels: their counts equal those of a brute force, and sets cover queries with a new label.
 
 use std::collections::BTreeMap;
 

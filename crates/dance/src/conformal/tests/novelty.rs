@@ -1,5 +1,5 @@
-//! Novelty p-values are those of a brute force that puts the query among the calibration points, and false alarms are
-//! as rare as the level says.
+//! Tests that novelty p-values equal those of a brute force, which adds the query to the calibration points. False
+//! alarms are as rare as the level says.
 
 use crate::Context;
 use crate::conformal::{Calibration, ConformalConfig, MethodName, Mix};

@@ -1,5 +1,5 @@
-//! The conformal core written again from the formulas: quadratic, f64, one thread, nothing shared with the library but
-//! the kernel's two parameters. And data to try it on.
+//! A brute-force reference for tests: conformal prediction written again from the formulas. It is quadratic, in f64, on
+//! one thread, and shares nothing with the library but the kernel's two parameters. Test data are here too.
 
 use crate::Matrix;
 use crate::numeric::random::Random;

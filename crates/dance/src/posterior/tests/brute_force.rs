@@ -1,4 +1,4 @@
-//! A brute force for tests, which rebuilds every posterior from the formulas, in plain loops.
+//! The expected results of the tests, by brute force: every posterior is rebuilt from the formulas, in plain loops.
 
 use crate::posterior::tests::Case;
 use crate::posterior::{ByClass, ExpertSettings, Matrix, Part, PosteriorCalibration, StackSettings};
