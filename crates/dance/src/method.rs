@@ -151,7 +151,7 @@ pub struct ConformalConfig {
     pub rank_neighbors: usize,
     /// The number of neighbors that the contrastive score uses, at least 1.
     pub contrast_neighbors: usize,
-    /// The temperature of the contrastive score, above 0.
+    /// The temperature of the contrastive score, by which distances are divided. It is above 0.
     pub temperature: f64,
     /// The width ε of the noise that breaks ties of ranks in the method dance: at least 0 and below 1. The noise is
     /// uniform between 0 and ε, so with 0 ranks stay tied.
@@ -346,7 +346,7 @@ pub(crate) enum PosteriorCalibration {
     /// The experts are trained on the fit points and the calibration points, and each query is added to these points.
     /// The guarantee holds for the classes that `by_class` names. If `new_labels` is true, sets may hold a new label.
     Full { by_class: ByClass, new_labels: bool },
-    /// The experts are trained on the fit points alone, and the calibration points give the threshold.
+    /// The experts are trained on the fit points alone. The calibration points only give the threshold.
     Split,
 }
 
@@ -354,9 +354,9 @@ pub(crate) enum PosteriorCalibration {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct FuseMethod {
     pub(crate) scores: NeighborScores,
-    /// If true, the guarantee holds for every class separately.
+    /// If true, the guarantee holds for every class by itself.
     pub(crate) each_class: bool,
-    /// If true, sets may hold a new label.
+    /// If true, sets may hold "a new label", which no other point has.
     pub(crate) new_labels: bool,
 }
 

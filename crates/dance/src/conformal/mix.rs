@@ -46,9 +46,9 @@ pub(super) fn share(alpha: f64, mix: f64) -> (f64, f64) {
 /// The scores from which a [mix](self) can be selected at any error level. A model file stores them.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct MixSelection {
-    /// Rank scores of the points that give thresholds.
+    /// The rank scores of the points that give thresholds, each for the point's own label.
     pub(crate) rank: CalibrationScores,
-    /// Contrastive scores of the points that give thresholds.
+    /// The contrastive scores of the points that give thresholds, each for the point's own label.
     pub(crate) contrast: CalibrationScores,
     /// The rank and contrastive scores of all labels, for the points whose sets are measured.
     pub(crate) scores: PairedScores,

@@ -237,7 +237,7 @@ pub struct Prediction {
     pub sets: Sets,
     /// The rule that gave the sets, with the error level.
     pub decision: Decision,
-    /// The share of empty sets, counted before [`EmptySets::Top1`] fills them.
+    /// The share of queries with an empty set, counted before [`EmptySets::Top1`] fills empty sets.
     pub empty: f64,
     /// For every query, true if its set also holds "a new label"; `None` if sets cannot hold a new label.
     pub new_label: Option<Vec<bool>>,

@@ -90,11 +90,11 @@ pub(crate) struct Thresholds {
 /// The source of the mix, which is the share of the error level α that the contrastive score gets.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum MixSource {
-    /// One mix for every α.
+    /// One mix for every error level α.
     Fixed(f64),
-    /// There are too few points to select a mix. It is 0, which gives the k-NN set.
+    /// The mix is 0, because there are too few points to select one. It gives the paper's k-NN set.
     TooFewPoints,
-    /// The mix is selected separately for each α.
+    /// A mix that is selected separately for each error level α.
     Selected(MixSelection),
 }
 

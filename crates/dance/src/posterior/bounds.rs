@@ -33,8 +33,8 @@ use crate::posterior::count::{MAX_EXPONENT, SCORE_ERROR, SCORE_FLOOR, exp_above,
 use crate::posterior::expert::Predictions;
 use crate::posterior::maps::{Link, OutputStats};
 
-/// The number of pairs (a point and a label of the query) that are settled together; their columns fit into the
-/// first-level cache.
+/// The number of pairs (a calibration point and a label of the query) that are settled together. The columns of their
+/// table fit into the first-level cache.
 pub(super) const PAIRS: usize = 256;
 /// The largest [gain](Predictions::gain) that gets a finite upper bound in f32.
 const MOST: f32 = 40.0;
@@ -48,7 +48,8 @@ const FINE: f64 = 1e-9;
 /// The calibration points before a query is added, with the numbers from which bounds on their scores follow.
 #[derive(Debug)]
 pub(super) struct Bounds {
-    /// The log odds `ln Σ_{z≠y} exp e(z) - e(y)` of every point, with its log posteriors e(z) and its own label y.
+    /// The log odds `ln Σ_{z≠y} exp e(z) - e(y)` of every point. Here y is the point's own label, and e(z) its log
+    /// posterior of label z.
     log_odds: Vec<f64>,
     /// For every point, the logarithm of the sum of `exp e(z)` over all labels z but its own. Here e(z) is the point's
     /// log posterior of label z.

@@ -16,8 +16,8 @@ use crate::posterior::maps::{Link, NEGLIGIBLE, log_sum, score, softplus};
 use crate::scores::calibration::Strata;
 use pulp::Arch;
 
-/// Scores within this relative distance count as equal, because the scores of equal points may differ by rounding.
-/// Counting one point more is always valid, because it makes a p-value larger.
+/// The largest relative difference of two scores that count as equal, because the scores of equal points may differ by
+/// rounding. Counting one point more is always valid, because it makes a p-value larger.
 const TIE: f64 = 1e-6;
 /// Scores less class offsets count as equal if they differ by at most this number.
 const OFFSET_TIE: f64 = 1e-12;

@@ -158,7 +158,7 @@ impl Matrix<f64> {
         copy
     }
 
-    /// Returns the transpose.
+    /// Returns the transposed matrix.
     pub(crate) fn transposed(&self) -> Self {
         Self::from_fn(self.cols(), self.rows(), |row, column| self.row(column)[row])
     }
@@ -351,7 +351,7 @@ impl OutputStats {
     }
 }
 
-/// Returns `ln Σ exp(value)` over `values`.
+/// Returns the logarithm of the sum of `exp(value)` over all `values`.
 pub(crate) fn log_sum(values: &[f64]) -> f64 {
     let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     if most == f64::NEG_INFINITY {

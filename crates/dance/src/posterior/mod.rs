@@ -51,8 +51,8 @@ use expert::{Expert, Predictions, TrainingSet};
 use maps::{Center, Link, MappedPoints, Spaces, score};
 use settings::{Size, check_stack_memory};
 
-/// The number of queries that are processed together. It limits memory, because tables of distances hold queries ×
-/// points.
+/// The number of queries that are processed together. It limits memory, because tables of distances have one row per
+/// query and one column per point.
 const BLOCK: usize = 96;
 
 /// A trained stack: experts with weights. Its log posterior of a label is the sum of the experts' log posteriors, each

@@ -32,13 +32,13 @@ use crate::posterior::settings::Space;
 pub(super) const WHOLE: usize = 2048;
 /// The number of landmarks: points that span the kernel if there are more than [`WHOLE`] points.
 pub(super) const LANDMARKS: usize = 1024;
-/// The number that is added to the diagonal of the landmarks' kernel matrix, which is singular if two landmarks are
-/// equal.
+/// The number that is added to the diagonal of the landmarks' kernel matrix. Without it, two equal landmarks would make
+/// the matrix singular.
 const JITTER: f64 = 1e-8;
 /// The tag of the random stream that draws landmarks.
 const LANDMARK_STREAM: u64 = 0x1a4d;
 
-/// The settings of a kernel ridge regression.
+/// The settings of a kernel ridge regression, without its weight in the stack.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct RidgeSettings {
     pub(super) space: Space,
@@ -326,7 +326,7 @@ struct RidgePredictions<'a> {
     of: &'a Ridge,
     /// The outputs f of the queries: one row per query, one column per class.
     outputs: Matrix<f64>,
-    /// The log posteriors of every query: its outputs, mapped by the link.
+    /// The log posteriors of the queries: `outputs`, mapped by the link function.
     log_posterior: Matrix<f64>,
     /// The rise of every calibration point's output for the label that the query carries. It comes in addition to the
     /// changes for all labels. In the symbols of the [module](self) it is `v/(σ·(B_ii + v²/σ))`. One row per query.

@@ -14,7 +14,7 @@ use crate::scores::calibration::Clusters;
 /// The largest absolute class offset. An offset is subtracted from scores, so it is a difference of log probabilities.
 pub(super) const MOST_OFFSET: f64 = 30.0;
 
-/// One expert's settings and its weight in the stack.
+/// The settings of one expert, with its weight in the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "expert", rename_all = "lowercase")]
 pub(crate) enum ExpertSettings {
@@ -144,7 +144,7 @@ impl StackSettings {
         self.offsets.len() <= classes && self.offsets.iter().all(|off| off.abs() <= MOST_OFFSET)
     }
 
-    /// Returns the offset of a class.
+    /// Returns the offset of a class, which is subtracted from its scores.
     pub(super) fn offset(&self, class: usize) -> f64 {
         self.offsets.get(class).copied().unwrap_or(0.0)
     }
@@ -154,7 +154,7 @@ impl StackSettings {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Size {
     pub(super) fit: usize,
-    /// The number of calibration points that experts train on.
+    /// The number of calibration points on which experts are trained.
     pub(super) bag: usize,
     pub(super) dimensions: usize,
     pub(super) classes: usize,

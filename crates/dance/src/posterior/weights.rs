@@ -465,8 +465,8 @@ mod tests {
         (log_posterior, labels)
     }
 
-    /// With many points, difficult classes get larger offsets, and sets of new points do not grow. With few points, all
-    /// offsets are 0.
+    /// Class offsets balance the coverage of classes without larger sets. With many points, difficult classes get
+    /// larger offsets, and sets of new points do not grow. With few points, all offsets are 0.
     #[test]
     fn offsets_balance_classes_without_larger_sets() {
         let random = &mut Random::new(4, 2);

@@ -201,7 +201,8 @@ impl Scatter {
         points.times(&columns(&self.vectors, context), context)
     }
 
-    /// Returns the points on which the shrinkage is chosen, in eigenvector coordinates, and their labels.
+    /// Returns the points on which the shrinkage γ is chosen, in eigenvector coordinates, and the labels of these
+    /// points.
     fn validation_points(
         &self,
         points: &Matrix<f64>,

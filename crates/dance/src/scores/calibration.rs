@@ -147,12 +147,12 @@ pub(crate) fn too_few(n: usize, alpha: f64) -> String {
 /// A threshold for scores, with its error level and its index among the sorted calibration scores.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Threshold {
-    /// Labels whose score is at most this are in the set.
+    /// The threshold: labels whose score is at most this number are in the set.
     pub value: f64,
     /// The error level α that the threshold is for.
     pub alpha: f64,
-    /// The 1-based index of the threshold among the sorted scores. If it exceeds `calibration_points`, there is no such
-    /// score and the threshold is +∞.
+    /// The 1-based index of the threshold among the sorted calibration scores. If it exceeds `calibration_points`, no
+    /// score has this index, and the threshold is +∞.
     pub index: usize,
     /// The number of calibration points, n.
     pub calibration_points: usize,

@@ -65,8 +65,8 @@ pub enum RankedScore {
     /// total probability of the labels up to rank r, and u a random number between 0 and 1. With u = 0 sets are larger
     /// than necessary.
     Aps,
-    /// RAPS (Angelopoulos, Bates, Malik and Jordan, 2021): APS plus `penalty·max(0, r - free_ranks)` for the label of
-    /// rank r.
+    /// RAPS (Angelopoulos, Bates, Malik and Jordan, 2021): the score [APS](Self::Aps) plus `penalty·max(0, r -
+    /// free_ranks)`, for the label of rank r.
     Raps {
         /// The number that is added to the score for every rank beyond the free ranks.
         penalty: f64,
@@ -103,7 +103,7 @@ impl RankedScore {
 /// The source of the random draws u, which randomise scores. Every row of probabilities has one draw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Draws {
-    /// u = 0 in every row, which makes scores deterministic.
+    /// The draw u is 0 in every row, so that scores are deterministic.
     Zero,
     /// A uniform draw between 0 and 1 for each row. It depends only on the seed, the tag of the data set and the index
     /// of the row.

@@ -28,7 +28,8 @@ pub(super) struct Candidate {
     pub(super) same_label: Range<usize>,
 }
 
-/// The changes that one query makes to the scores of the calibration points. The buffers are reused for the next query.
+/// The changes that one query makes to the scores of the calibration points. The value is filled again for the next
+/// query.
 #[derive(Debug, Default)]
 pub(super) struct ChangedBag {
     /// The calibration points whose scores change, with their new scores, sorted by the points' labels.

@@ -1,4 +1,5 @@
-//! Sets do not depend on the number of threads, the order of points, the names of classes or the size of a batch.
+//! Tests that sets do not depend on the number of threads, the order of points, the names of classes or the size of a
+//! batch.
 
 use crate::Context;
 use crate::Matrix;

@@ -1,11 +1,12 @@
-//! Tests that counts in a changed bag equal the counts in a bag that is written out in full.
+//! Tests that counts in a changed bag (calibration points and a query) equal the counts in a bag that is written out in
+//! full.
 
 use super::*;
 use crate::method::ByClass;
 use crate::numeric::random::Random;
 use crate::scores::calibration::{Clusters, Strata};
 
-/// One calibration point: its label, its scores before the query is added, and its change.
+/// A calibration point of a test: its label, its scores before the query is added, and its new scores if they change.
 struct Point {
     label: u32,
     before: Scores,
