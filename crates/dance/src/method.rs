@@ -24,18 +24,19 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::setters::setters;
 
-/// The classes for which the guarantee holds.
+/// The classes for which the guarantee holds: all together, each cluster of classes, or each class.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ByClass {
-    /// All points together (marginal coverage).
+    /// All classes together: the guarantee is on the average over all points (marginal coverage).
     #[default]
     All,
-    /// All points together, with class offsets that bring the coverage of classes closer to each other.
+    /// All classes together. In addition, class offsets of the scores bring the coverage of the classes closer to each
+    /// other.
     Balanced,
-    /// Every cluster of classes of like difficulty (Mondrian conformal prediction).
+    /// Every cluster of classes of similar difficulty by itself (Mondrian conformal prediction).
     Clusters,
-    /// Every class (Mondrian conformal prediction).
+    /// Every class by itself (Mondrian conformal prediction).
     Each,
 }
 
@@ -43,16 +44,16 @@ pub enum ByClass {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MethodName {
-    /// A stack of experts predicts the probability of every label: see [`crate::posterior`].
+    /// The score of a label is `-ln` of its probability, which a stack of experts predicts (module `posterior`).
     #[default]
     Posterior,
-    /// One score combines the rank, the contrastive score and the class probability of a label.
+    /// One score of a label combines its rank, its contrastive score and its class probability.
     Fuse,
     /// The paper's DANCE: a label must pass both a rank threshold and a contrastive threshold.
     Dance,
 }
 
-/// The use of calibration points.
+/// The role of the calibration points: full, split or reuse. The [module](self) compares the three.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Calibration {
@@ -67,10 +68,10 @@ pub enum Calibration {
 /// The mix (λ in the paper): the contrastive score's share of the error level α in the method dance.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub enum Mix {
-    /// Calibration points select the mix, separately for each α.
+    /// A part of the calibration points selects the mix, separately for each α.
     #[default]
     Auto,
-    /// The mix is given: 0 gives the paper's k-NN set, 1 its CLR set.
+    /// One mix for every α, from 0 to 1. The mix 0 gives the paper's k-NN set, and 1 its CLR set.
     Fixed(f64),
 }
 
@@ -113,7 +114,7 @@ impl std::str::FromStr for Mix {
     }
 }
 
-/// Implements `Display` for enums as the name of the variant in lower case, as in model files.
+/// Implements `Display` for enums: writes the name of the variant in lower case, as in model files.
 macro_rules! display_in_lowercase {
     ($($name:ty),+) => {
         $(impl std::fmt::Display for $name {
@@ -125,34 +126,37 @@ macro_rules! display_in_lowercase {
 }
 display_in_lowercase!(ByClass, MethodName, Calibration);
 
-/// The settings of the prediction sets, as users write them.
+/// The settings of the prediction sets, as users write them. [`check`](Self::check) finds settings that contradict each
+/// other.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct ConformalConfig {
-    /// The method. `None` is the posterior, or fuse if the posterior needs more memory than there is.
+    /// The method that scores labels. `None` chooses the method posterior, or the method fuse if the tables of the
+    /// method posterior do not fit into memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub method: Option<MethodName>,
-    /// The use of calibration points. `None` is reuse for the method dance, and full for the methods posterior and
-    /// fuse.
+    /// The role of the calibration points. `None` chooses reuse for the method dance, and full for the methods
+    /// posterior and fuse.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub calibration: Option<Calibration>,
-    /// The classes for which the guarantee holds.
+    /// The classes for which the guarantee holds: all together, each cluster of classes, or each class.
     pub by_class: ByClass,
-    /// If true, sets may hold "a new label", and the guarantee includes points whose label no other point has.
+    /// If true, sets may hold "a new label", which is a label that no other point has. The guarantee then includes
+    /// queries with a new label.
     pub new_labels: bool,
-    /// The share of α that the contrastive score gets in the method dance.
+    /// The mix: the share of the error level α that the contrastive score gets in the method dance.
     pub mix: Mix,
     /// The number of neighbors that the rank score uses, at least 1.
     pub rank_neighbors: usize,
     /// The number of neighbors that the contrastive score uses, at least 1.
     pub contrast_neighbors: usize,
-    /// The temperature of the contrastive score, above 0.
+    /// The temperature of the contrastive score, by which distances are divided. It is above 0.
     pub temperature: f64,
-    /// The width ε of the noise, drawn from U(0,ε), that breaks ties of ranks in the method dance. It is below 1. With
-    /// 0, ranks tie.
+    /// The width ε of the noise that breaks ties of ranks in the method dance: at least 0 and below 1. The noise is
+    /// uniform between 0 and ε, so with 0 ranks stay tied.
     pub tie_noise: f64,
-    /// The seed of every random choice that calibration makes.
+    /// The seed of all random choices that calibration makes.
     pub seed: u64,
 }
 
@@ -190,7 +194,7 @@ const POSTERIOR: &str = ", or choose `method` = posterior";
 const FULL: &str = ", or choose `calibration` = full";
 
 impl ConformalConfig {
-    /// Returns the paper's own settings.
+    /// Returns the settings of the paper: the method dance with reuse.
     pub fn paper() -> Self {
         Self::default().with_method(MethodName::Dance)
     }
@@ -202,14 +206,15 @@ impl ConformalConfig {
         self
     }
 
-    /// Sets the use of calibration points.
+    /// Sets the role of the calibration points, which is full, split or reuse.
     #[must_use]
     pub fn with_calibration(mut self, calibration: Calibration) -> Self {
         self.calibration = Some(calibration);
         self
     }
 
-    /// Returns an error if a number is out of range, or if two settings contradict each other. The error names both.
+    /// Returns an error if a number is out of range, or if two settings contradict each other. The error names the
+    /// number or the two settings.
     pub fn check(&self) -> Result<()> {
         self.method().map(drop)
     }
@@ -259,7 +264,8 @@ impl ConformalConfig {
         Ok(NeighborScores { rank_neighbors, contrast_neighbors, temperature, seed })
     }
 
-    /// Returns an error if a setting is given that the method does not use.
+    /// Returns an error if a setting is given that the method `name` does not use with this `calibration`. Also checks
+    /// the ranges of `mix` and `tie_noise`.
     fn check_unused(&self, name: MethodName, calibration: Calibration) -> Result<()> {
         match self.mix {
             Mix::Fixed(mix) if !(0.0..=1.0).contains(&mix) => return Err(Error::config("mix", mix, MIX)),
@@ -295,7 +301,8 @@ impl ConformalConfig {
     }
 }
 
-/// Returns the error for a setting that contradicts another one.
+/// Returns the error that `setting` contradicts the setting `other`. Its advice is to drop `setting`, followed by the
+/// text `alternative`, which may be empty.
 fn conflict(
     setting: &'static str,
     value: impl std::fmt::Display,
@@ -306,13 +313,14 @@ fn conflict(
     Error::Conflict { setting, value: value.to_string(), other, other_value: other_value.to_string(), alternative }
 }
 
-/// Settings of the rank and the contrastive score, checked.
+/// The settings of the rank score and the contrastive score, whose ranges are already checked.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct NeighborScores {
     pub(crate) rank_neighbors: usize,
     pub(crate) contrast_neighbors: usize,
     pub(crate) temperature: f64,
-    /// The seed of the random keys that order points at equal distances, and of the noise that breaks ties of ranks.
+    /// The seed of two kinds of random numbers: keys that order points at equal distances, and noise that breaks ties
+    /// of ranks.
     pub(crate) seed: u64,
 }
 
@@ -324,43 +332,43 @@ pub(crate) enum Method {
     Dance(DanceMethod),
 }
 
-/// Settings of the method posterior.
+/// The settings of the method posterior.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct PosteriorMethod {
     pub(crate) calibration: PosteriorCalibration,
-    /// The number of neighbors that are found for each query, to be listed as support.
+    /// The number of neighbors that are found for each query. They are listed in support of the labels in its set.
     pub(crate) neighbors: usize,
 }
 
-/// The use that the method posterior makes of calibration points.
+/// The role of the calibration points in the method posterior: full or split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum PosteriorCalibration {
-    /// The experts are also trained on the calibration points, and the query is added to them. Sets may hold a new
-    /// label if `new_labels`.
+    /// The experts are trained on the fit points and the calibration points, and each query is added to these points.
+    /// The guarantee holds for the classes that `by_class` names. If `new_labels` is true, sets may hold a new label.
     Full { by_class: ByClass, new_labels: bool },
-    /// The experts are trained on the fit points alone, and the calibration points give the threshold.
+    /// The experts are trained on the fit points alone. The calibration points only give the threshold.
     Split,
 }
 
-/// Settings of the method fuse, which always uses full calibration.
+/// The settings of the method fuse, which always uses full calibration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct FuseMethod {
     pub(crate) scores: NeighborScores,
-    /// If true, the guarantee holds for every class separately.
+    /// If true, the guarantee holds for every class by itself.
     pub(crate) each_class: bool,
-    /// If true, sets may hold a new label.
+    /// If true, sets may hold "a new label", which no other point has.
     pub(crate) new_labels: bool,
 }
 
-/// Settings of the method dance.
+/// The settings of the method dance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct DanceMethod {
     pub(crate) scores: NeighborScores,
     /// If true, neighbors are found among the calibration points. If false (split calibration), they are found among
-    /// the fit points, and a random half of the calibration points selects the mix unless it is fixed.
+    /// the fit points. Then a random half of the calibration points selects the mix, unless the mix is fixed.
     pub(crate) reuse: bool,
     pub(crate) mix: Mix,
-    /// The width of the noise that breaks ties of ranks; with 0, ranks tie.
+    /// The width of the random noise that breaks ties of ranks. With 0, ranks stay tied.
     pub(crate) tie_noise: f64,
 }
 
@@ -390,7 +398,7 @@ impl Method {
         }
     }
 
-    /// Returns the classes for which the guarantee holds.
+    /// Returns the classes for which the guarantee of this method holds.
     pub(crate) fn by_class(&self) -> ByClass {
         match *self {
             Self::Posterior(PosteriorMethod { calibration: PosteriorCalibration::Full { by_class, .. }, .. }) => {
@@ -401,7 +409,7 @@ impl Method {
         }
     }
 
-    /// Returns whether sets may hold a new label.
+    /// Returns whether prediction sets may hold "a new label", which no other point has.
     pub(crate) fn new_labels(&self) -> bool {
         match *self {
             Self::Posterior(PosteriorMethod { calibration: PosteriorCalibration::Full { new_labels, .. }, .. })

@@ -35,29 +35,30 @@ use crate::scores::calibration::CalibrationScores;
 use crate::scores::calibration::Novelty;
 use crate::scores::calibration::{Clusters, Strata};
 
-/// The number of neighbors that the method posterior stores for every calibration point: enough for the novelty test
-/// and for the warning on near-copies.
+/// The number of neighbors that the method posterior stores for every calibration point. It is enough for the novelty
+/// test and for the warning on near copies of points.
 const BAG_NEIGHBORS: usize = 10;
-/// The tag of the random numbers of calibration points.
+/// The tag of calibration points. It enters their random numbers, so that other points have other numbers.
 const CALIBRATION_PART: u64 = 0;
-/// The tag of the random numbers of queries.
+/// The tag of queries. It enters their random numbers, so that other points have other numbers.
 pub(super) const QUERY_PART: u64 = 1;
-/// The tag of the random numbers of fit points.
+/// The tag of fit points. It enters their random numbers, so that other points have other numbers.
 const FIT_PART: u64 = 2;
 
-/// The device, the kernel and the number of classes, which every calibration needs beside its points.
+/// The inputs that every calibration needs beside its points: device, kernel, number of classes and context.
 #[derive(Clone, Copy)]
 pub(crate) struct Setup<'a> {
     /// The device that searches the reference points.
     pub(crate) device: &'a dyn Device,
     /// The number of classes; every label is below it.
     pub(crate) classes: usize,
-    /// The kernel on mapped points.
+    /// The kernel on mapped points: points in the space of the learned metric.
     pub(crate) kernel: Kernel,
     pub(crate) context: &'a Context<'a>,
 }
 
-/// The reference points of a predictor: mapped points with labels, among which a device finds the neighbors of a query.
+/// The reference points of a predictor: labelled points among which a device finds the neighbors of a query. They are
+/// mapped, that is, in the space of the learned metric.
 #[derive(Clone, Debug)]
 pub(crate) struct Reference {
     pub(super) index: Index,
@@ -66,7 +67,8 @@ pub(crate) struct Reference {
 }
 
 impl Reference {
-    /// Opens mapped points on the device of `setup`. Returns an error if a label is not below the number of classes.
+    /// Opens `points` for search on the device of `setup`. The points are in the space of the learned metric. Returns
+    /// an error if a label is not below the number of classes.
     pub(crate) fn open(points: Part, setup: Setup<'_>) -> Result<Self> {
         check_labels("reference", &points, setup.classes)?;
         Ok(Self {
@@ -76,9 +78,9 @@ impl Reference {
         })
     }
 
-    /// Opens the reference points of the method fuse: first the calibration points, then the fit points. Points at
-    /// equal distances from a query are ordered by random keys, so that the order does not depend on which point is the
-    /// query.
+    /// Opens the reference points of the method [`fuse`](crate::method::MethodName::Fuse): first the calibration
+    /// points, then the fit points. Points at equal distances from a query are ordered by random keys. So the order
+    /// does not depend on which point is the query.
     pub(crate) fn open_bag(calibration: Part, fit: &Part, seed: u64, setup: Setup<'_>) -> Result<Self> {
         let n = calibration.labels.len();
         let mut points = calibration;
@@ -94,25 +96,25 @@ impl Reference {
         Ok(reference)
     }
 
-    /// Returns the number of points.
+    /// Returns the number of reference points.
     pub(crate) fn len(&self) -> usize {
         self.labels.len()
     }
 
-    /// Rebuilds the neighbor lists of the first `count` points from the row numbers `ids` of the neighbors. All lists
-    /// have the same length.
+    /// Rebuilds the lists of neighbors of the first `count` points. `ids` holds the row numbers of the neighbors, one
+    /// list after the other, all of equal length.
     pub(crate) fn neighbors_by_id(&self, count: usize, ids: &[u32], context: &Context<'_>) -> Result<Neighbors> {
         self.index.neighbors_by_id(count, ids, context)
     }
 
-    /// Sets, for each calibration point, the squared distance within which a query enters its list of neighbors. The
-    /// calibration points are the first reference points.
+    /// Sets the reach of every calibration point: the squared distance within which a query enters the point's list of
+    /// neighbors. The calibration points are the first reference points.
     pub(super) fn set_reach(&mut self, mut reach: Vec<f64>, context: &Context<'_>) -> Result<()> {
         reach.resize(self.len(), -1.0); // a negative number: no query enters the list of a fit point
         self.index.set_reach(reach, context)
     }
 
-    /// Opens the points at `rows` for search among themselves.
+    /// Opens the points at `rows` as reference points of their own, so that neighbors are found among them alone.
     pub(super) fn select(&self, device: &dyn Device, rows: &[usize], context: &Context<'_>) -> Result<Self> {
         Ok(Self {
             index: Index::open(device, self.index.points().select(rows), context)?,
@@ -122,7 +124,7 @@ impl Reference {
     }
 }
 
-/// Returns an error if there is not one label per point, or if a label is not below `classes`. `part` names the points.
+/// Returns an error unless every point has one label below `classes`. `part` is the name of the points in the error.
 fn check_labels(part: &str, points: &Part, classes: usize) -> Result<()> {
     let Part { embeddings, labels } = points;
     if embeddings.rows() != labels.len() {
@@ -143,7 +145,7 @@ fn check_labels(part: &str, points: &Part, classes: usize) -> Result<()> {
 }
 
 impl Predictor {
-    /// Returns the neighbors of every calibration point; `None` except in full calibration.
+    /// Returns the neighbors of every calibration point in full calibration, and `None` otherwise.
     pub(crate) fn bag_neighbors(&self) -> Option<&Neighbors> {
         match &self.decider {
             Decider::Thresholds(_) => None,
@@ -152,13 +154,13 @@ impl Predictor {
         }
     }
 
-    /// Returns whether there were too few points to select a mix.
+    /// Returns whether the method dance had too few calibration points to select a [mix](Mix).
     pub(crate) fn has_too_few_points_for_mix(&self) -> bool {
         matches!(&self.decider, Decider::Thresholds(Thresholds { mix: MixSource::TooFewPoints, .. }))
     }
 
-    /// Calibrates the method dance on mapped points. `fit` returns the mapped fit points. It is called only in split
-    /// calibration, in which neighbors are searched among them.
+    /// Calibrates the method dance on points in the space of the learned metric. `fit` returns the fit points. It is
+    /// called only in split calibration, where neighbors are found among the fit points.
     pub(crate) fn dance(
         method: DanceMethod,
         calibration: Part,
@@ -172,7 +174,8 @@ impl Predictor {
         }
     }
 
-    /// Calibrates the method dance with reuse: neighbors of a calibration point are found among the other ones.
+    /// Calibrates the method dance with reuse: the neighbors of a calibration point are found among the other
+    /// calibration points.
     fn reuse(method: DanceMethod, calibration: Part, setup: Setup<'_>) -> Result<Self> {
         let Setup { device, classes, context, .. } = setup;
         let n = calibration.labels.len();
@@ -216,8 +219,9 @@ impl Predictor {
         Self::of_thresholds(method, reference, own, selection, novelty, setup)
     }
 
-    /// Calibrates the method dance with split: neighbors of calibration points are found among the fit points. Unless
-    /// the mix is fixed, a random half of the calibration points selects it, and the other half gives the thresholds.
+    /// Calibrates the method dance with split: the neighbors of calibration points are found among the fit points. A
+    /// random half of the calibration points selects the mix, and the other half gives the thresholds. With a fixed
+    /// mix, all calibration points give thresholds.
     fn split(method: DanceMethod, calibration: &Part, fit: Part, setup: Setup<'_>) -> Result<Self> {
         let Setup { classes, context, .. } = setup;
         check_labels("calibration", calibration, classes)?;
@@ -241,7 +245,7 @@ impl Predictor {
     }
 
     /// Assembles a predictor of the method dance. `rank` and `contrast` hold the two scores of each calibration point's
-    /// own label. `selection` is `None` if the mix is fixed or there are too few points to select it.
+    /// own label. `selection` is `None` if the mix is fixed, or if there are too few points to select it.
     pub(crate) fn of_thresholds(
         method: DanceMethod,
         reference: Reference,
@@ -265,8 +269,8 @@ impl Predictor {
         Ok(Self { method: Method::Dance(method), reference, novelty, new_labels: None, decider })
     }
 
-    /// Calibrates the method fuse on mapped points. `probabilities` holds the class probability of each calibration
-    /// point's own label.
+    /// Calibrates the method [`fuse`](crate::method::MethodName::Fuse) on points in the space of the learned metric.
+    /// `probabilities` holds the class probability of each calibration point's own label.
     pub(crate) fn fuse(
         method: FuseMethod,
         calibration: Part,
@@ -281,8 +285,8 @@ impl Predictor {
         Self::of_bag(method, reference, neighbors, probabilities, &fit.labels, setup)
     }
 
-    /// Assembles a predictor of the method fuse. `neighbors` holds the neighbors of each calibration point among all
-    /// other reference points.
+    /// Assembles a predictor of the method [`fuse`](crate::method::MethodName::Fuse). `neighbors` holds the neighbors
+    /// of each calibration point among all other reference points.
     pub(crate) fn of_bag(
         method: FuseMethod,
         mut reference: Reference,
@@ -313,8 +317,8 @@ impl Predictor {
         Ok(Self { method: Method::Fuse(method), reference, novelty, new_labels, decider })
     }
 
-    /// Calibrates the method posterior with a trained stack of experts. `calibration` and `fit` are mapped points; they
-    /// serve the novelty test and the list of support.
+    /// Calibrates the method posterior with a trained stack of experts. `calibration` and `fit` are in the space of the
+    /// learned metric. They serve the novelty test, and neighbors among them are listed in support of labels.
     pub(crate) fn posterior(
         method: PosteriorMethod,
         stack: Stack,
@@ -376,10 +380,12 @@ impl Predictor {
     }
 }
 
-/// The source of the novelty test in the method posterior.
+/// The input of the novelty test in the method posterior, which depends on the role of the calibration points.
 pub(crate) enum PosteriorPoints {
-    /// Full calibration: the neighbors of each calibration point. `fit_labels` serves the test for new labels.
+    /// Full calibration: the neighbors of each calibration point. The labels of the fit points serve the test for new
+    /// labels.
     Bag { neighbors: Neighbors, fit_labels: Vec<u32> },
-    /// Split calibration: the distances of the calibration points to their neighbors among the fit points.
+    /// Split calibration: the novelty scores of the calibration points, which are distances to neighbors among the fit
+    /// points.
     Separate(Novelty),
 }

@@ -11,31 +11,33 @@
 
 use crate::scores::CalibrationScores;
 
-/// The weight of the probability score in the rank score, where it breaks ties of ranks. It is below 1, so it never
-/// changes the order of different ranks.
+/// The factor of the probability score where it is added to the rank, to break ties of ranks. It is below 1, so
+/// different ranks keep their order.
 const TIE_WEIGHT: f64 = 0.99;
 
-/// The rank, the contrastive and the probability score of one label.
+/// The rank score, the contrastive score and the probability score of one label, in this order.
 pub(crate) type Scores = [f64; 3];
-/// The levels of the rank, the contrastive and the probability score: the numbers of points whose score is at least as
-/// large.
+/// The levels of three [`Scores`], in their order. The level of a score is the number of points whose score is at least
+/// as large.
 pub(crate) type Levels = [u32; 3];
 
-/// Returns the three scores of a label from its rank, its contrastive score and its class probability.
+/// Returns the rank score, the contrastive score and the probability score of a label. The rank score includes a term
+/// of the probability that breaks ties of ranks.
 pub(super) fn scores(rank: f64, contrastive: f64, probability: f64) -> Scores {
     let unlikely = 1.0 - probability;
     [rank + TIE_WEIGHT * unlikely, contrastive, unlikely]
 }
 
-/// Returns the fused score of three levels: `-N_rank²·N_contrastive·N_probability²`. It never rises as a level grows.
+/// Returns the fused score of a label, `-N_rank²·N_contrastive·N_probability²`, from its three levels N. It never rises
+/// as a level grows.
 pub(super) fn fuse(levels: Levels) -> f64 {
     // A level of 0 counts as 1, because its logarithm would be infinite.
     let [rank, contrastive, probability] = levels.map(|level| f64::from(level.max(1)));
     -(rank * rank * contrastive * probability * probability)
 }
 
-/// The three scores of the calibration points' own labels, each sorted on its own, so that levels are found by
-/// bisection.
+/// The rank, contrastive and probability scores of the calibration points' own labels. Each of the three lists is
+/// sorted by itself, so that bisection finds levels.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SortedScores([CalibrationScores; 3]);
 
@@ -45,7 +47,8 @@ impl SortedScores {
         Ok(Self([column(0)?, column(1)?, column(2)?]))
     }
 
-    /// Returns the levels of three scores among the scores of the calibration points.
+    /// Returns the levels of three scores: for each one, the number of calibration points whose score is at least as
+    /// large.
     pub(super) fn levels(&self, scores: Scores) -> Levels {
         std::array::from_fn(|which| self.0[which].at_least(scores[which]))
     }

@@ -22,53 +22,56 @@ use crate::numeric::random;
 use crate::scores::calibration::CalibrationScores;
 use crate::scores::paired::PairedScores;
 
-/// The number of steps of the grid from 0 to 1.
+/// The number of steps in the grid of [mixes](self) from 0 to 1.
 const STEPS: usize = 10;
 const SIZE_WEIGHT: f64 = 0.8;
 const VIOLATION_WEIGHT: f64 = 0.2;
-/// Objectives closer than this are ties, so that rounding does not decide.
+/// The largest difference of two objectives that count as equal, so that rounding does not select the mix.
 const TIE: f64 = 1e-9;
 
-/// The share of the points whose scores give thresholds while the mix is selected.
+/// The share of the calibration points whose scores give thresholds while the mix is selected. The sets of the other
+/// points are measured.
 const THRESHOLD_SHARE: f64 = 0.8;
-/// The smallest number of points on which a mix is selected.
+/// The smallest number of points on which a [mix](self) is selected.
 const LEAST_TUNING_POINTS: usize = 5;
 /// The tag of the random stream that halves the calibration points.
 const HALVES_PURPOSE: u64 = 0x4a1f;
 
-/// Returns the levels `(α_knn, α_clr)` of the rank and the contrastive score: `(1-mix)·α` and `mix·α`.
+/// Divides the error level `alpha` by the mix. Returns the level `(1-mix)·α` of the rank score and the level `mix·α` of
+/// the contrastive score.
 pub(super) fn share(alpha: f64, mix: f64) -> (f64, f64) {
     ((1.0 - mix) * alpha, mix * alpha)
 }
 
-/// The scores from which a mix can be selected at any α. A model file stores them.
+/// The scores from which a [mix](self) can be selected at any error level. A model file stores them.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct MixSelection {
-    /// Rank scores of the points that give thresholds.
+    /// The rank scores of the points that give thresholds, each for the point's own label.
     pub(crate) rank: CalibrationScores,
-    /// Contrastive scores of the points that give thresholds.
+    /// The contrastive scores of the points that give thresholds, each for the point's own label.
     pub(crate) contrast: CalibrationScores,
-    /// Both scores of every label of the points whose sets are measured.
+    /// The rank and contrastive scores of all labels, for the points whose sets are measured.
     pub(crate) scores: PairedScores,
     /// The true labels of the points whose sets are measured.
     pub(crate) labels: Vec<u32>,
     pub(crate) classes: usize,
 }
 
-/// The measurements of the sets under one mix of the grid.
+/// The measurements of the prediction sets under one [mix](self), out of the grid 0, 0.1 … 1.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Trial {
     mix: f64,
-    /// The mean set size.
+    /// The mean number of labels in a set.
     size: f64,
-    /// The class coverage violation, in per cent.
+    /// The class coverage violation (CCV) of the sets, in per cent.
     violation: f64,
-    /// The objective, which the selected mix minimises.
+    /// The weighted sum of the standardised size and violation. The selected mix has the smallest one.
     objective: f64,
 }
 
 impl MixSelection {
-    /// Picks the scores of the own labels of the threshold points, and the scores of all labels of the measured points.
+    /// Keeps those `scores` that a selection needs. From the points that give thresholds, these are the scores of their
+    /// own labels. From the points whose sets are measured, they are the scores of all labels.
     pub(super) fn new(scores: &PairedScores, labels: &[u32], split: &TuningSplit, classes: usize) -> Result<Self> {
         let labels_of = |rows: &[usize]| rows.iter().map(|&row| labels[row]).collect::<Vec<_>>();
         let TuningSplit { threshold_rows, measured_rows } = split;
@@ -82,7 +85,8 @@ impl MixSelection {
         })
     }
 
-    /// Returns the best mix at error level `alpha`, and the measurements of all 11 mixes.
+    /// Returns the best [mix](self) at error level `alpha`, and the measurements of the prediction sets under all 11
+    /// mixes.
     pub(super) fn select(&self, alpha: f64) -> Result<(f64, Vec<Trial>)> {
         let mut trials = Vec::with_capacity(STEPS + 1);
         for step in 0..=STEPS {
@@ -102,7 +106,8 @@ impl MixSelection {
         Ok((trials[best].mix, trials))
     }
 
-    /// Returns the mean size and the class coverage violation of the sets under a mix at error level `alpha`.
+    /// Returns two measurements of the prediction sets under `mix` at error level `alpha`: their mean size and their
+    /// class coverage violation.
     fn measure(&self, mix: f64, alpha: f64) -> Result<(f64, f64)> {
         let (rank_alpha, contrast_alpha) = share(alpha, mix);
         let rank_threshold = self.rank.threshold(rank_alpha)?.value;
@@ -133,7 +138,7 @@ impl MixSelection {
     }
 }
 
-/// Shifts and scales values to mean 0 and variance 1. Values that do not vary become zeros.
+/// Returns the values, shifted and scaled to mean 0 and variance 1. If the values do not vary, the result is zeros.
 fn standardised(values: impl ExactSizeIterator<Item = f64> + Clone) -> Vec<f64> {
     let n = values.len() as f64;
     let mean = values.clone().sum::<f64>() / n;
@@ -144,7 +149,8 @@ fn standardised(values: impl ExactSizeIterator<Item = f64> + Clone) -> Vec<f64> 
     values.map(|value| (value - mean) / deviation).collect()
 }
 
-/// Returns row numbers in an order that depends on the points alone: sorted by coordinates.
+/// Returns the row numbers of `points` in the order of their coordinates. Points in another order give the same
+/// sequence of points.
 pub(super) fn canonical_order(points: &Matrix) -> Vec<usize> {
     let mut rows: Vec<usize> = (0..points.rows()).collect();
     rows.sort_by(|&a, &b| {
@@ -154,9 +160,9 @@ pub(super) fn canonical_order(points: &Matrix) -> Vec<usize> {
     rows
 }
 
-/// Returns the row numbers of two random halves: the first half selects the mix, and the second, which may be larger by
-/// one, gives thresholds. The order of the points does not matter, because the seed and a point's coordinates decide
-/// its half. Returns an error for fewer than two points.
+/// Returns the row numbers of two random halves: the first half selects the mix, the second gives thresholds and may be
+/// larger by one. The seed and the coordinates of a point decide its half, so the order of the points does not matter.
+/// Returns an error for fewer than two points.
 pub(super) fn halves(points: &Matrix, seed: u64) -> Result<(Vec<usize>, Vec<usize>)> {
     let mut rows = canonical_order(points);
     if rows.len() < 2 {
@@ -174,7 +180,7 @@ pub(super) fn halves(points: &Matrix, seed: u64) -> Result<(Vec<usize>, Vec<usiz
     Ok((rows, rest))
 }
 
-/// A split of points for the selection of a mix. Row numbers ascend.
+/// A split of calibration points for the selection of a [mix](self). Row numbers are in ascending order.
 pub(super) struct TuningSplit {
     /// The rows of the points that give thresholds (80 %).
     pub(super) threshold_rows: Vec<usize>,
@@ -182,8 +188,9 @@ pub(super) struct TuningSplit {
     pub(super) measured_rows: Vec<usize>,
 }
 
-/// Splits `rows` for the selection of a mix, stratified by class. Returns `None` for fewer than five rows. The order of
-/// the points and the numbers of the classes do not change the split.
+/// Splits `rows` into 80 % and 20 % for the selection of a [mix](self), with equal shares of every class. Returns
+/// `None` for fewer than five rows. The split does not depend on the order of the points or on the numbers of the
+/// classes.
 pub(super) fn tuning_split(rows: &[usize], labels: &[u32], seed: u64) -> Result<Option<TuningSplit>> {
     if rows.len() < LEAST_TUNING_POINTS {
         return Ok(None);

@@ -1,6 +1,6 @@
 //! Conformal prediction: calibration, p-values of labels, and prediction sets with a guarantee.
 //!
-//! 1. A [`ConformalConfig`] names the method, which scores labels, and the use of calibration points.
+//! 1. A [`ConformalConfig`] names the method, which scores labels, and the role of calibration points.
 //! 2. Calibration creates a predictor from the reference points, among which neighbors are found, and the method.
 //! 3. The predictor turns queries into [`Scored`]: a p-value of every label, stored as a count of points.
 //! 4. An error level gives a [`Decision`]: the smallest counts with which a label is in a set.

@@ -13,18 +13,19 @@
 use crate::neighbors::{Neighbors, ReverseNeighbors};
 use crate::numeric::counts_of;
 
-/// The test for new labels: it compares a query with the singletons, the calibration points whose label no other point
+/// The test for new labels. It compares a query with the singletons: the calibration points whose label no other point
 /// has.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct NewLabels {
-    /// The row of each singleton and its squared distance to the nearest other point, in ascending order of rows.
+    /// For each singleton, its row and its squared distance to the nearest other point. Rows are in ascending order.
     singletons: Vec<(u32, f64)>,
-    /// An upper bound on the share of points with a new label.
+    /// An upper bound on the share of points whose label is new.
     share_bound: f64,
     calibration_points: usize,
 }
 
-/// Returns an upper bound on the share of points with a new label, from the `labels` of the fit points.
+/// Returns an upper bound on the share of points whose label is new. `labels` are those of the fit points; the
+/// [module](self) has the formula.
 fn share_bound(labels: &[u32]) -> f64 {
     let counts = counts_of(labels, past_last(labels));
     let single = labels.iter().filter(|&&label| counts[label as usize] == 1).count() as f64 + 1.0;
@@ -37,8 +38,8 @@ fn past_last(labels: &[u32]) -> usize {
 }
 
 impl NewLabels {
-    /// Finds the singletons among the calibration points. `bag` holds the neighbors of the calibration points, `labels`
-    /// holds their labels, and `fit` the labels of the fit points.
+    /// Finds the singletons among the calibration points. `bag` holds the neighbors of these points and `labels` their
+    /// labels. `fit` holds the labels of the fit points.
     pub(super) fn new(bag: &Neighbors, labels: &[u32], fit: &[u32]) -> Self {
         let (own, known) = (counts_of(labels, past_last(labels)), counts_of(fit, past_last(fit)));
         let is_singleton =
@@ -52,9 +53,9 @@ impl NewLabels {
         }
     }
 
-    /// Counts, for each query, the query itself and the singletons whose nearest point is at least as far away as the
-    /// query's. `found` holds the neighbors of the queries, and `reached` the calibration points that have a query
-    /// among their neighbors.
+    /// Returns the count of "a new label" for each query. It is 1 + the number of singletons whose nearest point is at
+    /// least as far away as that of the query. `found` holds the neighbors of the queries, and `reached` the
+    /// calibration points that have a query among their neighbors.
     pub(super) fn counts(&self, found: &Neighbors, reached: &ReverseNeighbors) -> Vec<u32> {
         let count = |query: usize| {
             let distance = found.squared(query).first().copied().unwrap_or(f64::INFINITY);
@@ -68,12 +69,12 @@ impl NewLabels {
         (0..found.len()).map(count).collect()
     }
 
-    /// Returns the part ε of `alpha` that is spent on new labels.
+    /// Returns the part ε of the error level `alpha` that sets spend on new labels.
     pub(super) fn share(&self, alpha: f64) -> f64 {
         self.largest_share().min(alpha / 2.0)
     }
 
-    /// Returns the largest part ε of any error level that is spent on new labels.
+    /// Returns the largest part ε that sets spend on new labels, over all error levels.
     pub(super) fn largest_share(&self) -> f64 {
         self.share_bound.max(1.0 / (self.calibration_points as f64 + 1.0))
     }

@@ -12,18 +12,19 @@ use crate::scores::sets::{Counts, Cut};
 use crate::scores::{EmptySets, LabelCounts, Sets, least_count};
 use crate::setters::setters;
 
-/// Options that select results beside the prediction sets.
+/// Options that ask for results in addition to the prediction sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct PredictOptions {
-    /// If true, the best label of every query and its probability are computed. In the method dance this costs a
-    /// product of the queries with all centers of the kernel machine.
+    /// If true, the most probable label of every query and its probability are computed. In the method dance this costs
+    /// a product of the queries with all centers of the kernel machine.
     pub best: bool,
-    /// The treatment of empty sets. `Top1` needs best labels, so they are computed even if `best` is false.
+    /// The treatment of empty sets. `Top1` fills them with the most probable label, which is then computed even if
+    /// `best` is false.
     pub empty: EmptySets,
-    /// The largest number of neighbors that are listed in support of each label in a set. A neighbor supports its
-    /// label.
+    /// The largest number of neighbors that are listed in support of each label in a set. The neighbors listed for a
+    /// label carry this label.
     pub support: usize,
     /// If true, the probabilities of all classes are computed.
     pub probabilities: bool,
@@ -37,21 +38,23 @@ impl Default for PredictOptions {
     }
 }
 
-/// The results for queries that do not depend on the error level: p-values, probabilities and neighbors.
+/// The results for queries that do not depend on the error level: counts of labels, novelty p-values, probabilities and
+/// neighbors.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scored {
-    /// The p-value of every label for every query, as a count of points.
+    /// The count of every label for every query, from which the p-value of the label follows.
     pub counts: LabelCounts,
     /// The rank and the contrastive score of every label; `None` for the method posterior.
     pub(crate) scores: Option<PairedScores>,
-    /// The distance of every query to its nearest reference point, in mapped space.
+    /// The distance from every query to its nearest reference point, in the space of the learned metric.
     pub nearest: Vec<f64>,
     /// The novelty p-value of every query. It is small if the query is far from all calibration points.
     pub novelty: Vec<f64>,
-    /// The p-value of "a new label" for every query, as a count of points; `None` if sets cannot hold a new label.
+    /// The count of "a new label" for every query, from which its p-value follows; `None` if sets cannot hold a new
+    /// label.
     pub new_label_counts: Option<Vec<u32>>,
-    /// The best label of every query and the probabilities of all classes; `None` if [`PredictOptions`] asked for
-    /// neither.
+    /// The most probable label of every query and the probabilities of all classes; `None` if [`PredictOptions`] asked
+    /// for neither.
     pub classified: Option<Classified>,
     /// The row numbers of the reference points nearest to every query, nearest first; `None` if
     /// [`PredictOptions::support`](field@PredictOptions::support) is 0.
@@ -71,19 +74,20 @@ impl Scored {
     }
 
     /// Returns the rank score and the contrastive score of one label of a query, or `None` for the method posterior. A
-    /// score is +∞ if none of its neighbors carries the label.
+    /// score is +∞ if no neighbor of the query carries the label.
     pub fn neighbor_scores(&self, query: usize, label: u32) -> Option<(f64, f64)> {
         self.scores.as_ref().map(|scores| scores.get(query, label))
     }
 
-    /// Changes the treatment of empty sets. `Top1` has an effect only if best labels were computed.
+    /// Changes the treatment of empty sets. `Top1` has an effect only if the most probable labels were computed:
+    /// [`PredictOptions`] asked for them.
     #[must_use]
     pub fn with_empty(mut self, empty: EmptySets) -> Self {
         self.options.empty = empty;
         self
     }
 
-    /// Returns the results of the queries at the given indices.
+    /// Returns the results for the queries with the given indices.
     #[must_use]
     pub fn select(&self, queries: &[usize]) -> Self {
         fn pick<T: Copy>(all: &[T], queries: &[usize]) -> Vec<T> {
@@ -104,7 +108,7 @@ impl Scored {
         }
     }
 
-    /// Appends the results of further queries, which the same model scored with the same options.
+    /// Appends the results in `other` for further queries. The same model must have scored them with the same options.
     pub fn append(&mut self, other: Self) -> Result<()> {
         if self.is_empty() {
             *self = other;
@@ -129,8 +133,9 @@ impl Scored {
         Ok(())
     }
 
-    /// Returns the indices 0, 1 … of the labels in `set`, the best conforming label first. Labels are ordered by
-    /// p-value, then by score or probability. In the method dance they are ordered by rank, then by contrastive score.
+    /// Returns the indices (0, 1 …) of the labels in `set`, from the best conforming label to the worst. Labels are
+    /// ordered by p-value, then by score or probability. In the method dance they are ordered by rank, then by
+    /// contrastive score.
     pub fn conforming(&self, query: usize, set: &[u32]) -> Vec<usize> {
         let count = |label: u32| match self.counts.get(query, label) {
             Counts::One(count) => count,
@@ -158,24 +163,26 @@ pub struct Decision {
     pub alpha: f64,
     /// The number of calibration points behind the p-values.
     pub calibration_points: usize,
-    /// The share of α that the contrastive score gets in the method dance; `None` for other methods.
+    /// The mix: the share of α that the contrastive score gets in the method dance; `None` for other methods.
     pub mix: Option<f64>,
     /// The thresholds of the rank and of the contrastive score in the method dance; `None` for other methods.
     pub thresholds: Option<[Threshold; 2]>,
-    /// The measurements of all mixes; empty if the mix was not selected.
+    /// The measurements of the sets under all mixes of the grid; empty if the mix was not selected.
     pub(super) trials: Vec<Trial>,
     /// The part of α that is spent on new labels; `None` if sets cannot hold a new label.
     pub new_label_alpha: Option<f64>,
-    /// The largest part of any α that is spent on new labels; 0 if sets cannot hold a new label.
+    /// The largest part of an error level that is spent on new labels, over all levels; 0 if sets cannot hold a new
+    /// label.
     pub(super) new_label_bound: f64,
-    /// The smallest counts with which a label is in the set.
+    /// The smallest counts with which a label is in the set of a query.
     pub cut: Cut,
 }
 
 impl Decision {
-    /// Returns the p-value of a label from its `counts`. The label is in the set if and only if this p-value exceeds α.
-    /// In the method dance it is the smaller of two p-values, each divided by its score's share of α. If sets can hold
-    /// a new label, the p-value includes the part of α that is spent on new labels.
+    /// Returns the p-value of a label with these `counts`, which are among the counts in `all`. The label is in the set
+    /// if and only if the p-value exceeds α. In the method dance it is the smaller of two p-values, each divided by the
+    /// share of α that its score gets. If sets can hold a new label, the p-value includes the part of α that is spent
+    /// on new labels.
     pub fn p_value(&self, all: &LabelCounts, counts: Counts) -> f64 {
         // Without this rounding, 0.07/0.7 would exceed 0.1.
         const DIGITS: f64 = 1e12;
@@ -193,20 +200,22 @@ impl Decision {
         }
     }
 
-    /// Returns the largest p-value among the labels of one query, of which there are `classes`.
+    /// Returns the largest p-value of all labels of one query. `classes` is the number of labels, and `all` holds their
+    /// counts.
     pub fn largest_p_value(&self, all: &LabelCounts, query: usize, classes: usize) -> f64 {
         let (labels, counts, rest) = all.row(query);
         let rest = (labels.len() < classes).then_some(rest);
         counts.iter().copied().chain(rest).map(|counts| self.p_value(all, counts)).fold(0.0, f64::max)
     }
 
-    /// Returns the mean set size, the class coverage violation and the objective of every mix from which the mix of the
-    /// method dance was selected, for reports. The list is empty if no mix was selected.
+    /// Returns the measurements of all mixes from which the mix of the method dance was selected, for reports. They are
+    /// the mean set size, the class coverage violation and the objective. The list is empty if no mix was selected.
     pub fn trials(&self) -> impl Serialize + '_ {
         &self.trials
     }
 
-    /// Returns a warning for every score whose level is too small for the number of calibration points.
+    /// Returns a warning for every score whose error level is too small for the number of calibration points, so that
+    /// every label passes.
     pub fn warnings(&self) -> Vec<String> {
         match &self.thresholds {
             Some([rank, contrast]) => {
@@ -221,19 +230,19 @@ impl Decision {
     }
 }
 
-/// The sets of queries at one error level.
+/// The prediction sets of queries at one error level, with the rule that gave them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Prediction {
     /// The prediction set of every query: class ids in ascending order.
     pub sets: Sets,
-    /// The error level, and the rule for the sets.
+    /// The rule that gave the sets, with the error level.
     pub decision: Decision,
-    /// The share of empty sets, counted before [`EmptySets::Top1`] fills them.
+    /// The share of queries with an empty set, counted before [`EmptySets::Top1`] fills empty sets.
     pub empty: f64,
-    /// True for every set that also holds "a new label"; `None` if sets cannot hold a new label.
+    /// For every query, true if its set also holds "a new label"; `None` if sets cannot hold a new label.
     pub new_label: Option<Vec<bool>>,
-    /// For each label of each set in turn, the row numbers of the nearest reference points that carry it; `None` if
-    /// [`PredictOptions::support`](field@PredictOptions::support) is 0.
+    /// One list per label of every set, set by set: the row numbers of the nearest reference points that carry the
+    /// label. `None` if [`PredictOptions::support`](field@PredictOptions::support) is 0.
     pub support: Option<Vec<Vec<u32>>>,
 }
 
@@ -302,8 +311,8 @@ mod tests {
         assert_eq!(decision(cut, Some(0.3)).largest_p_value(&hundred, 0, 1), 0.1);
     }
 
-    /// New labels take min(0.03, α/2) of α. So a label with the p-value 0.02 is in the sets for α below 0.04, and one
-    /// with 0.07 for α below 0.1.
+    /// A p-value includes the part of α that new labels take, which is min(0.03, α/2). So a label with the p-value 0.02
+    /// is in the sets for α below 0.04, and one with 0.07 for α below 0.1.
     #[test]
     fn a_p_value_counts_the_part_of_alpha_that_new_labels_take() {
         let decision = Decision { new_label_bound: 0.03, ..decision(Cut::One(2), None) };

@@ -23,7 +23,7 @@ use crate::scores::calibration::{NOVELTY_NEIGHBORS, Novelty};
 use crate::scores::paired::PairedScores;
 use crate::scores::sets::{Cut, LabelCounts, least_count};
 
-/// A calibrated method: reference points with labels, and the rule that turns queries into counts and counts into sets.
+/// A calibrated method: reference points with labels, and the rules that turn queries into counts and counts into sets.
 #[derive(Clone, Debug)]
 pub(crate) struct Predictor {
     pub(super) method: Method,
@@ -39,19 +39,21 @@ pub(crate) struct Predictor {
 pub(crate) enum Decider {
     /// The method dance: a threshold for each of two scores.
     Thresholds(Thresholds),
-    /// The method fuse: the bag, which consists of the calibration points and one query.
+    /// The method [`fuse`](crate::method::MethodName::Fuse): the calibration points, prepared so that a query can be
+    /// added to them.
     Bag(Box<Bag>),
     /// The method posterior: a trained stack of experts.
     Posterior(PosteriorDecider),
 }
 
-/// The experts of the method posterior, with neighbors for the novelty test and the list of support.
+/// The experts of the method posterior, and neighbors. The neighbors serve the novelty test and the list of support;
+/// the experts do not use them.
 #[derive(Clone, Debug)]
 pub(crate) struct PosteriorDecider {
     pub(super) stack: Arc<Stack>,
     /// The neighbors of every calibration point; `None` in split calibration.
     pub(super) bag: Option<Neighbors>,
-    /// The number of neighbors that are searched for each query, to be listed as support.
+    /// The number of neighbors that are found for each query, to be listed in support of labels.
     pub(super) neighbors: usize,
 }
 
@@ -61,21 +63,23 @@ impl PosteriorDecider {
     }
 }
 
-/// A block of queries in the forms that methods need.
+/// A block of queries in the forms that the methods read.
 #[derive(Clone, Copy)]
 pub(crate) struct QueryBlock<'a> {
     /// The queries, normalised.
     pub(crate) normalised: &'a Matrix,
-    /// The queries, normalised and mapped by the learned metric.
+    /// The queries, normalised and mapped to the space of the learned metric.
     pub(crate) mapped: &'a Matrix,
-    /// Returns the kernel machine's class probabilities of the queries. It is called only if they are needed.
+    /// Returns the class probabilities of the queries by the kernel machine. It is called only if they are needed.
     pub(crate) classify: &'a dyn Fn() -> Result<Classified>,
 }
 
-/// The reference points nearest to every query, and the calibration points whose neighbor lists the query enters.
+/// The neighbors of queries in both directions: reference points near a query, and calibration points that have a query
+/// among their neighbors.
 struct QueryNeighbors {
     neighbors: Neighbors,
-    /// The calibration points whose neighbor lists each query enters; `None` except in full calibration.
+    /// For each query, the calibration points whose lists of neighbors the query enters; `None` except in full
+    /// calibration.
     reached: Option<ReverseNeighbors>,
 }
 
@@ -93,8 +97,8 @@ impl Predictor {
         }
     }
 
-    /// Returns the number of calibration points from which novelty p-values are computed. It exceeds
-    /// [`calibration_points`](Self::calibration_points) if a half of the points selects the mix.
+    /// Returns the number of calibration points behind novelty p-values. It exceeds
+    /// [`calibration_points`](Self::calibration_points) if a half of the calibration points selects the mix.
     pub(crate) fn novelty_points(&self) -> usize {
         self.novelty.squared().len()
     }
@@ -104,7 +108,7 @@ impl Predictor {
         &self.reference.labels
     }
 
-    /// Returns the reference points in mapped space.
+    /// Returns the reference points, in the space of the learned metric.
     pub(crate) fn reference_points(&self) -> &Matrix {
         self.reference.index.points()
     }
@@ -125,13 +129,13 @@ impl Predictor {
         &self.novelty
     }
 
-    /// Finds the `k` reference points nearest to each mapped query.
+    /// Finds the `k` reference points nearest to each query. The queries are in the space of the learned metric.
     pub(crate) fn neighbors(&self, queries: &Matrix, k: usize, context: &Context<'_>) -> Result<Neighbors> {
         self.reference.index.search(queries, k, context)
     }
 
-    /// Computes the results for a block of queries that do not depend on the error level. The random numbers of a query
-    /// follow from the seed and its own coordinates, so its results are the same in every batch.
+    /// Computes those results of a block of queries that hold for every error level. The seed and the coordinates of a
+    /// query determine its random numbers, so its results are the same in every block.
     pub(crate) fn score(
         &self,
         queries: QueryBlock<'_>,
@@ -167,8 +171,8 @@ impl Predictor {
         Ok(self.scored(found, counts, scores, classified, options))
     }
 
-    /// Finds the neighbors of mapped queries. In full calibration it also finds the calibration points whose neighbor
-    /// lists a query enters.
+    /// Finds the neighbors of queries in the space of the learned metric. In full calibration, also finds the
+    /// calibration points whose lists of neighbors a query enters.
     fn search(&self, mapped: &Matrix, options: PredictOptions, context: &Context<'_>) -> Result<QueryNeighbors> {
         let index = &self.reference.index;
         let k = match &self.decider {
@@ -184,7 +188,7 @@ impl Predictor {
         Ok(QueryNeighbors { neighbors, reached: Some(reached) })
     }
 
-    /// Computes the rank and the contrastive score of every label of every query.
+    /// Computes the rank score and the contrastive score of every label of every query from the neighbors in `found`.
     fn neighbor_scores(
         &self,
         scorer: NeighborScorer,
@@ -196,7 +200,8 @@ impl Predictor {
         scorer.score(&self.reference, &found.neighbors, QUERY_PART, |query| hashes[query], context)
     }
 
-    /// Adds novelty p-values, the p-values of "a new label" and the list of neighbors to counts and scores.
+    /// Assembles the results of queries. Adds novelty p-values, the counts of "a new label" and the lists of neighbors
+    /// to `counts` and `scores`.
     fn scored(
         &self,
         QueryNeighbors { neighbors, reached }: QueryNeighbors,
@@ -224,8 +229,8 @@ impl Predictor {
         }
     }
 
-    /// Returns the rule for prediction sets at error level `alpha`. In the method dance, a mix in `fixed` replaces the
-    /// model's mix. Returns an error unless `alpha` is between 0 and 1.
+    /// Returns the rule for prediction sets at error level `alpha`. In the method dance, `fixed` replaces the model's
+    /// mix if it is [`Mix::Fixed`]. Returns an error unless `alpha` is between 0 and 1.
     pub(crate) fn decide(&self, alpha: f64, fixed: Mix) -> Result<Decision> {
         if !(alpha > 0.0 && alpha < 1.0) {
             return Err(Error::config("alpha", alpha, "between 0 and 1, such as 0.1"));
@@ -243,14 +248,14 @@ impl Predictor {
         Ok(Decision { mix: Some(mix), thresholds: Some(thresholds), trials, cut, ..one })
     }
 
-    /// Returns the prediction sets of scored queries under a decision.
+    /// Returns the prediction sets of scored queries under the rule in `decision`.
     pub(crate) fn predict(&self, scored: &Scored, decision: &Decision) -> Prediction {
         Prediction::new(scored, decision.clone(), self.reference.classes, &self.reference.labels)
     }
 }
 
-/// Returns a 64-bit hash of every query's coordinates, which determines the query's random numbers in every batch and
-/// at every position.
+/// Returns a 64-bit hash of every query's coordinates. It determines the random numbers of the query, which are
+/// therefore the same in every block.
 pub(super) fn names(queries: &Matrix) -> Vec<u64> {
     let pair =
         |pair: &[f32]| u64::from(pair[0].to_bits()) | u64::from(pair.get(1).map_or(0, |value| value.to_bits())) << 32;

@@ -17,20 +17,20 @@ use crate::scores::rank::{self, Rank};
 use crate::scores::sets::{Counts, Cut, LabelCounts, least_count};
 use crate::scores::{self, NeighborScore};
 
-/// The rank score and the contrastive score, with their settings.
+/// The rank score and the contrastive score of the methods dance and fuse, with their settings.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct NeighborScorer {
     pub(super) rank: Rank,
     pub(super) contrastive: Contrastive,
-    /// The width of the noise that breaks ties of ranks; with 0, ranks tie.
+    /// The width of the random noise that breaks ties of ranks. With 0, ranks stay tied.
     tie_noise: f64,
-    /// The seed of the noise, and of the random keys that order points at the same distance.
+    /// The seed of the noise that breaks ties of ranks, and of the random keys that order points at equal distances.
     pub(super) seed: u64,
 }
 
 impl NeighborScorer {
-    /// Creates the scores of the method dance. Points at equal distances have consecutive ranks, and noise of width
-    /// `tie_noise` breaks ties of ranks.
+    /// Creates the two scores for the method dance. Points at equal distances have consecutive ranks. Random noise of
+    /// width `tie_noise` breaks ties of the rank scores.
     pub(super) fn with_noise(scores: &NeighborScores, tie_noise: f64, kernel: Kernel) -> Self {
         let NeighborScores { rank_neighbors, contrast_neighbors, temperature, seed } = *scores;
         Self {
@@ -41,7 +41,8 @@ impl NeighborScorer {
         }
     }
 
-    /// Creates the scores of the method fuse, in which points at equal distances share a rank.
+    /// Creates the two scores for the method [`fuse`](crate::method::MethodName::Fuse), where points at equal distances
+    /// share a rank.
     pub(super) fn with_shared_ties(scores: &NeighborScores, kernel: Kernel) -> Self {
         let mut scorer = Self::with_noise(scores, 0.0, kernel);
         scorer.rank.shared_ties = true;
@@ -53,8 +54,8 @@ impl NeighborScorer {
         self.rank.neighbors().max(self.contrastive.neighbors())
     }
 
-    /// Scores every label of every query from its `neighbors`. The seed, the tag `part` of the data set and the hash
-    /// `name(query)` determine the noise that breaks ties of ranks.
+    /// Scores every label of every query from the query's neighbors. Three things determine the noise that breaks ties
+    /// of ranks: the seed, the tag `part` of the data set, and the hash `name(query)`.
     pub(super) fn score(
         &self,
         reference: &Reference,
@@ -76,7 +77,8 @@ impl NeighborScorer {
 /// The number of queries in a parallel task.
 const TILE: usize = 64;
 
-/// The decision rule of the method dance: scores of the calibration points' own labels, which give thresholds at any α.
+/// The decision rule of the method dance: the scores of the calibration points' own labels, which give thresholds at
+/// any error level.
 #[derive(Clone, Debug)]
 pub(crate) struct Thresholds {
     pub(crate) scorer: NeighborScorer,
@@ -85,20 +87,20 @@ pub(crate) struct Thresholds {
     pub(crate) mix: MixSource,
 }
 
-/// The source of the mix: the contrastive score's share of α.
+/// The source of the mix, which is the share of the error level α that the contrastive score gets.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum MixSource {
-    /// One mix for every α.
+    /// One mix for every error level α.
     Fixed(f64),
-    /// There are too few points to select a mix. It is 0, which gives the k-NN set.
+    /// The mix is 0, because there are too few points to select one. It gives the paper's k-NN set.
     TooFewPoints,
-    /// The mix is selected separately for each α.
+    /// A mix that is selected separately for each error level α.
     Selected(MixSelection),
 }
 
 impl Thresholds {
-    /// Counts, for each label of each query, the points whose score is at least the label's, the query included. The
-    /// rank score and the contrastive score are counted separately.
+    /// Returns two counts for each label of each query, by the rank score and by the contrastive score. A count is 1 +
+    /// the number of calibration points whose score is at least that of the label.
     pub(super) fn count(&self, scores: &PairedScores, context: &Context<'_>) -> LabelCounts {
         let n = self.rank.len();
         let counts = |rank: f64, contrast: f64| Counts::Both {
@@ -119,8 +121,8 @@ impl Thresholds {
         LabelCounts::concat(n, context.map(scores.len().div_ceil(TILE), tile))
     }
 
-    /// Returns the smallest counts with which a label is in the set at error level `alpha`, and the thresholds behind
-    /// them. A fixed `mix` replaces the model's mix.
+    /// Returns the smallest counts with which a label is in the set at error level `alpha`, and the thresholds that
+    /// they come from. A mix in [`Mix::Fixed`] replaces the model's mix.
     pub(super) fn decide(&self, alpha: f64, mix: Mix) -> Result<TwoThresholds> {
         let (mix, trials) = match (mix, &self.mix) {
             (Mix::Fixed(mix), _) | (Mix::Auto, &MixSource::Fixed(mix)) => (mix, Vec::new()),
@@ -135,11 +137,12 @@ impl Thresholds {
     }
 }
 
-/// The thresholds of the rank and of the contrastive score at one error level, with the mix that divides the level.
+/// The thresholds of the rank score and of the contrastive score at one error level α, with the mix that divides α
+/// between them.
 pub(super) struct TwoThresholds {
     pub(super) cut: Cut,
     pub(super) mix: f64,
     pub(super) thresholds: [Threshold; 2],
-    /// The measurements of all mixes; empty if the mix was not selected.
+    /// The measurements of the sets under all mixes of the grid; empty if the mix was not selected.
     pub(super) trials: Vec<Trial>,
 }

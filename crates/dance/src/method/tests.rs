@@ -1,4 +1,5 @@
-//! Tests of the settings: every combination is accepted or refused by name, and a mix is read as it is written.
+//! Tests of the settings: every combination is accepted, or refused by an error that names the settings. A mix is read
+//! as it is written.
 
 use super::*;
 

@@ -33,11 +33,10 @@ use crate::posterior::count::{MAX_EXPONENT, SCORE_ERROR, SCORE_FLOOR, exp_above,
 use crate::posterior::expert::Predictions;
 use crate::posterior::maps::{Link, OutputStats};
 
-/// The number of pairs (a point and a label of the query) that are settled together; their columns fit into the
-/// first-level cache.
+/// The number of pairs (a calibration point and a label of the query) that are settled together. The columns of their
+/// table fit into the first-level cache.
 pub(super) const PAIRS: usize = 256;
-/// The largest gain that is bounded from above in f32. The gain is the change of a point's log posterior that depends
-/// on the query's label.
+/// The largest [gain](Predictions::gain) that gets a finite upper bound in f32.
 const MOST: f32 = 40.0;
 /// A bound on relative rounding errors in f32: a few units in the last place of every intermediate value.
 const ROUNDING: f64 = 4e-6;
@@ -49,49 +48,57 @@ const FINE: f64 = 1e-9;
 /// The calibration points before a query is added, with the numbers from which bounds on their scores follow.
 #[derive(Debug)]
 pub(super) struct Bounds {
-    /// The log odds `ln Σ_{z≠y} exp e(z) - e(y)` of every point, with its log posteriors e(z) and its own label y.
+    /// The log odds `ln Σ_{z≠y} exp e(z) - e(y)` of every point. Here y is the point's own label, and e(z) its log
+    /// posterior of label z.
     log_odds: Vec<f64>,
-    /// For every point, `ln Σ exp e(z)` of its log posteriors e(z) over all labels z but its own.
+    /// For every point, the logarithm of the sum of `exp e(z)` over all labels z but its own. Here e(z) is the point's
+    /// log posterior of label z.
     others: Vec<f64>,
-    /// The share of `exp e(z)` in the sum behind `others`, for every label z and every point; the shares of one label
-    /// are side by side. NaN stands for the point's own label.
+    /// For every label z and every point, the share of `exp e(z)` in the sum behind `others`. The shares of one label
+    /// are side by side. The entry for a point's own label is NaN.
     shares: Vec<f32>,
-    /// The table `shares` times the slopes of the link, packed for products with the outputs of queries; `None` for
-    /// experts without a link.
+    /// The shares times the slopes of the link function, one table per expert, packed for products with the outputs of
+    /// queries. `None` for experts without a link function.
     packed: Vec<Option<Packed>>,
-    /// Statistics of the outputs of every point, one list per expert; empty for experts without a link.
+    /// Statistics of the regression outputs of every point, one list per expert. The list is empty for experts without
+    /// a link function.
     stats: Vec<Vec<OutputStats>>,
     /// The indices of the calibration points that carry each label.
     of_class: Vec<Vec<u32>>,
-    /// The offset o of every class, with `exp o` and `exp o - 1`.
+    /// Three numbers for every class: its offset o, `exp o` and `exp o - 1`.
     offsets: Vec<[f64; 3]>,
 }
 
-/// Bounds on the calibration points after a query is added, valid for every label that the query may carry.
+/// Bounds on the log odds and the scores of all calibration points after one query is added. They are valid for every
+/// label that the query may carry.
 pub(super) struct QueryBounds {
-    /// A lower bound on the log odds of every point, without the gain, which depends on the query's label.
+    /// A lower bound on the log odds of every point. The [gain](Predictions::gain), which depends on the query's label,
+    /// is left out.
     low: Vec<f64>,
-    /// The width of the interval that starts at `low` and contains the log odds, without the gain.
+    /// For every point, the width of the interval that starts at `low` and contains the log odds. The
+    /// [gain](Predictions::gain) is left out.
     width: Vec<f64>,
-    /// The range (largest less least) of the shift of every point's log posteriors: their change that does not depend
-    /// on the query's label.
+    /// For every point, the largest less the least [shift](Predictions::add_shift) of its log posteriors. The shift is
+    /// the change that does not depend on the query's label.
     range: Vec<f64>,
     factors: Vec<PointFactors>,
     /// The score intervals of all points, sorted by descending upper end.
     pub(super) intervals: Vec<ScoreInterval>,
 }
 
-/// Factors of a calibration point in f32, for bounds that hold whatever the query's label is.
+/// Factors of one calibration point in f32. Bounds for every label of the query use them.
 #[derive(Clone, Copy)]
 struct PointFactors {
-    /// `exp R` and `exp(-R)`, where R is the range of the shift of the point's log posteriors.
+    /// The factors `exp R` and `exp(-R)`. R is the largest less the least [shift](Predictions::add_shift) of the
+    /// point's log posteriors.
     spread: [f32; 2],
-    /// A lower and an upper bound on `exp(-x)`, where x are the point's log odds without the gain of the query's label.
+    /// A lower and an upper bound on `exp(-x)`. Here x is the point's log odds after the query is added, without the
+    /// [gain](Predictions::gain).
     inverse: [f32; 2],
 }
 
-/// An interval that contains a calibration point's score, less the offset of its class, after a query is added. It is
-/// valid for every label of the query but the point's own.
+/// An interval that contains the score of a calibration point, less the offset of its class, after a query is added. It
+/// is valid if the query carries another label than the point.
 #[derive(Clone, Copy)]
 pub(super) struct ScoreInterval {
     pub(super) low: f32,
@@ -100,12 +107,13 @@ pub(super) struct ScoreInterval {
     pub(super) label: u32,
 }
 
-/// Calibration points that are compared with one label of a query, stored in columns.
+/// Pairs of a calibration point and one label of a query, which are settled together. Each field is a column of this
+/// table.
 #[derive(Default)]
 pub(super) struct Pairs {
     points: Vec<u32>,
-    /// A lower and an upper bound on the factor by which `exp x` must grow for the point's score to be at least the
-    /// query's.
+    /// A lower and an upper bound on a factor. If the point's odds `exp x` grow by this factor or more, the point's
+    /// score is at least the query's.
     wanted: Vec<[f32; 2]>,
     gain: Vec<f32>,
     share: Vec<f32>,
@@ -118,8 +126,9 @@ impl Pairs {
         self.points.len() == PAIRS
     }
 
-    /// Adds the calibration point with the index `point`. `wanted` is an interval for the odds `exp x` that the point
-    /// needs for a score of at least the query's.
+    /// Adds the pair of the calibration point with the index `point`. With odds `exp x` from a certain value on, the
+    /// point's score is at least the query's. `wanted` is an interval that contains this value, and `moved` holds the
+    /// bounds on all points.
     pub(super) fn push(&mut self, moved: &QueryBounds, point: u32, wanted: [f32; 2]) {
         let factors = &moved.factors[point as usize];
         self.points.push(point);
@@ -129,16 +138,18 @@ impl Pairs {
     }
 }
 
-/// The state of a pair: [`OPEN`], [`AT_LEAST`] or `BELOW`. It is a number so that the loop over pairs vectorises.
+/// The state of a pair of a calibration point and a label of the query: [`OPEN`], [`AT_LEAST`] or `BELOW`. It is a
+/// number so that the loop over pairs uses vector instructions.
 pub(super) type PairState = u32;
-/// The state of a pair if the bounds do not show whether the point's score is at least the query's.
+/// The state of a pair for which the bounds do not decide whether the point's score is at least the query's.
 pub(super) const OPEN: PairState = 0;
-/// The state of a pair if the point's score is at least the query's.
+/// The state of a pair for which the bounds show that the point's score is at least the query's.
 pub(super) const AT_LEAST: PairState = 1;
 const BELOW: PairState = 2;
 
 impl Bounds {
-    /// Prepares the bounds. `outputs` holds the [outputs](crate::posterior::expert::Expert::outputs) of every expert.
+    /// Prepares the bounds on the calibration points in `bag`. `outputs` holds the regression
+    /// [outputs](crate::posterior::expert::Expert::outputs) of every expert, and `offsets` the offset of every class.
     pub(super) fn new(
         bag: &BagView<'_>,
         outputs: &[Option<(&Matrix<f64>, Link)>],
@@ -180,13 +191,13 @@ impl Bounds {
         Self { log_odds, others, shares, packed, stats, of_class, offsets }
     }
 
-    /// Returns the offset of a class.
+    /// Returns the offset of a class, which is subtracted from the scores of its points.
     pub(super) fn offset(&self, class: usize) -> f64 {
         self.offsets[class][0]
     }
 
-    /// Returns a lower and an upper bound on the odds `exp x` of a point of `class` whose score, less the class offset,
-    /// is s; `grown` is `exp s - 1`.
+    /// Returns a lower and an upper bound on the odds `exp x` at which a point of `class` has a given score. This
+    /// score, less the class offset, is s. `grown` is `exp s - 1`.
     pub(super) fn odds_interval(&self, grown: f64, class: usize) -> [f32; 2] {
         let [_, factor, added] = self.offsets[class];
         // This is exp(s + o) - 1 for the offset o, without exp(s + o), which would lose the digits of a small result.
@@ -194,14 +205,14 @@ impl Bounds {
         interval(value, 1e-6 * value.abs() + 1e-15 * (grown * factor).abs().max(added.abs()))
     }
 
-    /// Returns the indices of the points that carry `label`.
+    /// Returns the indices of the calibration points that carry `label`.
     pub(super) fn of_class(&self, label: usize) -> &[u32] {
         &self.of_class[label]
     }
 
-    /// Returns a table of queries × calibration points for every expert. An entry is the mean of the query's outputs
-    /// times the point's slopes of the link, over the labels with the point's shares as weights. It is `None` for an
-    /// expert without shifts.
+    /// Returns a table of queries × calibration points for every expert, or `None` for an expert without
+    /// [shifts](Predictions::shifts). An entry is a mean over labels, weighted by the point's shares. Its terms are the
+    /// query's output times the slope of the link function at the point's output.
     pub(super) fn means(
         &self,
         experts: &[(f64, Box<dyn Predictions + '_>)],
@@ -218,8 +229,8 @@ impl Bounds {
         experts.iter().enumerate().map(|(at, (_, expert))| mean((at, expert.as_ref()))).collect()
     }
 
-    /// Returns the bounds on the calibration points' scores after a query is added, valid for every label that the
-    /// query may carry.
+    /// Returns the bounds on all calibration points after the query with the index `query` is added. They are valid for
+    /// every label that the query may carry. `means` comes from [`means`](Self::means).
     pub(super) fn with_query(
         &self,
         bag: &BagView<'_>,
@@ -290,8 +301,8 @@ impl Bounds {
         QueryBounds { low, width, range, factors, intervals }
     }
 
-    /// Returns the score intervals, sorted by descending upper end. `ends` holds the lower and the upper bound on the
-    /// log odds of one point after the other.
+    /// Returns the score intervals of the calibration points, sorted by descending upper end. `ends` holds two numbers
+    /// per point in turn: a lower and an upper bound on its log odds.
     fn score_intervals(&self, bag: &BagView<'_>, mut ends: Vec<f32>) -> Vec<ScoreInterval> {
         to_scores(&mut ends);
         let each = bag.labels.iter().enumerate().zip(ends.chunks_exact(2));
@@ -311,8 +322,8 @@ impl Bounds {
         intervals
     }
 
-    /// Compares the points of `pairs` with `label` of a query, and empties `pairs`. Returns every point with the state
-    /// of its pair.
+    /// Compares the calibration points in `pairs` with one label of one query, and empties `pairs`. Returns every point
+    /// with the state of its pair. The bounds are in f32.
     pub(super) fn settle<'p>(
         &self,
         experts: &[(f64, Box<dyn Predictions + '_>)],
@@ -351,8 +362,9 @@ impl Bounds {
         pairs.points.drain(..).zip(pairs.settled.drain(..))
     }
 
-    /// Compares one point with one label of the query in f64. `gain` is the gain J of the label. `target` is the least
-    /// log odds with which the point's score is at least the query's.
+    /// Compares one calibration point with one label of the query, by bounds in f64. `gain` is the point's
+    /// [gain](Predictions::gain) for this label. With log odds of at least `target`, the point's score is at least the
+    /// query's.
     pub(super) fn settle_in_f64(
         &self,
         bag: &BagView<'_>,
@@ -388,7 +400,7 @@ impl Bounds {
 mod tests {
     use super::*;
 
-    /// Compares the bounds with the formula `exp(s + offset) - 1`, also for results near 0.
+    /// The interval of odds contains the exact value `exp(s + offset) - 1`, even if this value is near 0.
     #[test]
     fn wanted_odds_lie_between_their_bounds() {
         let bag = BagView { log_posterior: &Matrix::<f64>::default(), labels: &[] };

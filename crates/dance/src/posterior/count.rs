@@ -16,28 +16,29 @@ use crate::posterior::maps::{Link, NEGLIGIBLE, log_sum, score, softplus};
 use crate::scores::calibration::Strata;
 use pulp::Arch;
 
-/// Scores within this relative distance count as equal, because the scores of equal points may differ by rounding.
-/// Counting one point more is always valid, because it makes a p-value larger.
+/// The largest relative difference of two scores that count as equal, because the scores of equal points may differ by
+/// rounding. Counting one point more is always valid, because it makes a p-value larger.
 const TIE: f64 = 1e-6;
-/// Scores from which offsets are subtracted count as equal within this distance.
+/// Scores less class offsets count as equal if they differ by at most this number.
 const OFFSET_TIE: f64 = 1e-12;
 /// The number of queries in a parallel task.
 const TILE: usize = 16;
 
-/// The calibration points (the bag) before a query is added.
+/// A view of the calibration points (the bag) before a query is added.
 #[derive(Clone, Copy)]
 pub(super) struct BagView<'a> {
-    /// The stack's log posterior of every calibration point for every label.
+    /// The [stack](super::Stack)'s log posteriors of the calibration points: one row per point, one column per label.
     pub(super) log_posterior: &'a Matrix<f64>,
     pub(super) labels: &'a [u32],
 }
 
-/// Returns the log odds x with `ln(1 + exp x) = score`, or -∞ if `score` is 0 or less.
+/// Returns the log odds x of a point with the given score, so that `ln(1 + exp x) = score`. Returns -∞ if `score` is 0
+/// or less.
 fn log_odds_of(score: f64) -> f64 {
     if score > NEGLIGIBLE.abs() { score } else { score.max(0.0).exp_m1().ln() }
 }
 
-/// Returns `-ln p(label)` of every label from unnormalised log posteriors.
+/// Returns the score `-ln p(label)` of every label. `row` holds the unnormalised log posteriors of one point.
 pub(super) fn scores(row: &mut [f64]) -> Vec<f64> {
     let total = log_sum(row);
     let of = |label: usize, row: &mut [f64]| {
@@ -48,46 +49,51 @@ pub(super) fn scores(row: &mut [f64]) -> Vec<f64> {
     (0..row.len()).map(|label| of(label, row)).collect()
 }
 
-/// Returns the smallest score that counts as equal to `score`, given rounding.
+/// Returns a number slightly below `score`. Scores from this number on count as at least `score`, because scores of
+/// equal points may differ by rounding.
 pub(super) fn threshold_of(score: f64) -> f64 {
     score * (1.0 - TIE)
 }
 
-/// Returns `threshold` less the class offset `off`. The result is lowered slightly, so that equal scores less equal
-/// offsets count as equal.
+/// Returns `threshold` less the class offset `off`, lowered slightly. So a score less its offset counts as equal
+/// although the two subtractions round.
 pub(super) fn less_offset(threshold: f64, off: f64) -> f64 {
     if off == 0.0 { threshold } else { threshold - off - OFFSET_TIE }
 }
 
-/// The inputs from which the counts of a block of queries follow.
+/// The inputs from which the counts of all labels follow, for a block of queries.
 pub(super) struct Counter<'a> {
     pub(super) bag: BagView<'a>,
     pub(super) experts: &'a [(f64, Box<dyn Predictions + 'a>)],
-    /// Groups of labels: a point is compared only with points whose labels are in the same group. With `None`, it is
-    /// compared with all points.
+    /// Groups of labels (strata): a point is compared only with points whose labels are in the same group. `None`
+    /// stands for a single group.
     pub(super) strata: Option<&'a Strata>,
     pub(super) bounds: &'a Bounds,
-    /// The [outputs](crate::posterior::expert::Expert::outputs) of every expert.
+    /// The regression [outputs](crate::posterior::expert::Expert::outputs) of every expert for the calibration points;
+    /// `None` for experts without a regression.
     pub(super) outputs: Vec<Option<(&'a Matrix<f64>, Link)>>,
 }
 
-/// The score and the class offset of every label of one query.
+/// The scores of one query, and the class offsets that are subtracted from them.
 pub(super) struct Query {
-    /// The score of every label.
+    /// The score of the query for every label that it may carry.
     pub(super) scores: Vec<f64>,
-    /// The class offset of every label, after the query is added with this label.
+    /// The offset of every class, after the query is added to the points of this class.
     pub(super) offsets: Vec<f64>,
 }
 
-/// The smallest scores that count as at least the query's, for every label that the query may carry.
+/// Thresholds for the scores of calibration points, one for every label that the query may carry. A point is counted if
+/// its score is at least the threshold.
 struct QueryThresholds {
-    /// The threshold for points that carry the same label. They have the same offset, which is not subtracted.
+    /// The thresholds for points that carry the query's label. Such a point and the query have equal offsets, so none
+    /// is subtracted.
     scores: Vec<f64>,
-    /// The log odds that give the thresholds in `scores`.
+    /// The log odds of a point whose score equals the threshold in `scores`.
     log_odds: Vec<f64>,
-    /// The threshold for points with other labels, whose offsets are subtracted from their scores.
+    /// The thresholds for points that carry other labels. The offset of the query's class is subtracted here, and the
+    /// offset of the point's class from the point's score.
     targets: Vec<f64>,
-    /// `exp(target) - 1` for every entry of `targets`.
+    /// The number `exp(target) - 1` for every entry of `targets`.
     grown: Vec<f64>,
 }
 
@@ -103,8 +109,8 @@ impl QueryThresholds {
 }
 
 impl Counter<'_> {
-    /// Returns, for every query and label, 1 + the number of calibration points whose score is at least the query's
-    /// after the query is added with this label. Counts within a stratum are rescaled to all points.
+    /// Returns the count of every label of every query. It is 1 + the number of calibration points whose score is at
+    /// least the query's, after the query is added with this label. Counts within a stratum are rescaled to all points.
     pub(super) fn count(&self, queries: &[Query], context: &Context<'_>) -> Result<Vec<Vec<u32>>> {
         let means = self.bounds.means(self.experts, queries.len(), context)?;
         let tile = |tile: usize| -> Vec<Vec<u32>> {
@@ -118,12 +124,14 @@ impl Counter<'_> {
         Ok(context.map(queries.len().div_ceil(TILE), tile).concat())
     }
 
-    /// Returns whether points of `class` are compared with a query that carries `label`.
+    /// Returns whether calibration points of `class` are compared with a query that carries `label`. They are if both
+    /// labels are in one stratum.
     fn compares(&self, class: u32, label: usize) -> bool {
         self.strata.is_none_or(|strata| strata.compares(class, label))
     }
 
-    /// Rescales the count of every label from the calibration points of its stratum to all calibration points.
+    /// Rescales the count of every label, so that a count among the points of the label's stratum becomes one among all
+    /// calibration points.
     fn scaled(&self, mut counts: Vec<u32>) -> Vec<u32> {
         if let Some(strata) = self.strata {
             let each = counts.iter_mut().enumerate();
@@ -145,7 +153,8 @@ impl Counter<'_> {
         counts
     }
 
-    /// Returns the number of calibration points whose score is at least the query's if the query carries `label`.
+    /// Returns the number of calibration points whose score is at least the query's, if the query carries `label`.
+    /// `pairs` and `row` are buffers.
     fn count_label(
         &self,
         (query, label): (usize, usize),
@@ -187,8 +196,8 @@ impl Counter<'_> {
         settled + certain + own
     }
 
-    /// Returns 1 if the point's score is at least the query's, else 0. The point's posterior is computed only if bounds
-    /// in f64 do not decide.
+    /// Returns 1 if the score of `point` is at least the query's, and 0 otherwise, if the query carries `label`. The
+    /// point's posterior is computed only if bounds in f64 do not decide. `row` is a buffer.
     fn reaches(
         &self,
         query: usize,
@@ -212,7 +221,8 @@ impl Counter<'_> {
         u32::from(reaches)
     }
 
-    /// Returns a calibration point's score after the query is added with `label`.
+    /// Returns the score of a calibration point after the query is added with `label`. `row` is a buffer for the
+    /// point's log posteriors.
     fn score(&self, query: usize, point: usize, label: usize, row: &mut [f64]) -> f64 {
         row.copy_from_slice(self.bag.log_posterior.row(point));
         for (weight, expert) in self.experts {
@@ -223,18 +233,19 @@ impl Counter<'_> {
     }
 }
 
-/// The largest exponent of bounds in f32. Numbers below `exp(-MAX_EXPONENT)` have the lower bound 0, and numbers above
-/// `exp(MAX_EXPONENT)` the upper bound infinity.
+/// The largest exponent of bounds in f32. A number below `exp(-MAX_EXPONENT)` gets the lower bound 0, and a number
+/// above `exp(MAX_EXPONENT)` the upper bound infinity.
 pub(super) const MAX_EXPONENT: f64 = 43.0;
 /// A bound on the relative error of scores in f32.
 pub(super) const SCORE_ERROR: f64 = 1e-5;
-/// Log odds below `-MIN_LOG_ODDS` give the score 0 in f32. Their exact score is below [`SCORE_FLOOR`].
+/// The limit for log odds in f32: log odds below `-MIN_LOG_ODDS` give the score 0. The exact score is then below
+/// [`SCORE_FLOOR`].
 const MIN_LOG_ODDS: f32 = 80.0;
 /// A bound on the absolute error of scores near 0 in f32.
 pub(super) const SCORE_FLOOR: f32 = 2e-35;
 
-/// Returns a lower and an upper bound in f32 on a value whose error is at most `room`, for
-/// [`Bounds::settle`](crate::posterior::bounds::Bounds::settle).
+/// Returns a lower and an upper bound in f32 on a number that is known as `value`, with an error of at most `room`.
+/// Bounds of this form are inputs of [`Bounds::settle`].
 pub(super) fn interval(value: f64, room: f64) -> [f32; 2] {
     let (least, most) = ((-MAX_EXPONENT).exp(), MAX_EXPONENT.exp());
     let low = if value >= least { (value.min(most) - room).max(0.0) as f32 } else { 0.0 };
@@ -252,7 +263,8 @@ pub(super) fn exp_above(x: f64) -> f32 {
     if x > MAX_EXPONENT || x.is_nan() { f32::INFINITY } else { (x.max(-MAX_EXPONENT).exp() * (1.0 + 1e-6)) as f32 }
 }
 
-/// Replaces each log odds value x by the score `ln(1 + exp x)`, up to the errors [`SCORE_ERROR`] and [`SCORE_FLOOR`].
+/// Replaces each log odds x by the score `ln(1 + exp x)`. The relative error is at most [`SCORE_ERROR`], and the
+/// absolute error near 0 at most [`SCORE_FLOOR`].
 pub(super) fn to_scores(log_odds: &mut [f32]) {
     Arch::new().dispatch(
         #[inline(always)]

@@ -1,6 +1,6 @@
 //! The interface of the experts: log posteriors of the calibration points, predictions for queries, and the changes of
 //! these log posteriors when a query is added. Two experts are here too: prototypes and nearest neighbors. In names,
-//! `bag` means the calibration points that experts are trained on.
+//! `bag` means the calibration points on which experts are trained.
 //!
 //! **Prototypes.** The log posterior of class y is `e(y) = -‖z-μ‖²`, the negative squared distance to its mean μ in the
 //! whitened space. A point x is mapped to z = xW by the whitening map W with `WWᵀ = ((1-γ)S + γ·tr(S)/d·I)⁻¹`. S is the
@@ -35,66 +35,71 @@ impl TrainingSet<'_> {
     }
 }
 
-/// A classifier in closed form. The stack multiplies the log posteriors of each expert by a weight and adds them.
+/// A classifier in closed form. A [stack](super::Stack) multiplies the log posteriors of every expert by the expert's
+/// weight and adds them.
 pub(super) trait Expert: Send + Sync + std::fmt::Debug {
-    /// Returns the log posteriors of every calibration point, predicted by all training points but itself: one row per
-    /// point, one column per class.
+    /// Returns the log posteriors of the calibration points: one row per point, one column per class. A row is
+    /// predicted by all training points but the row's own point.
     fn bag(&self) -> &Matrix<f64>;
 
-    /// Returns the regression outputs of the calibration points and the link that maps them to log posteriors; `None`
-    /// for an expert without a link.
+    /// Returns the regression outputs of the calibration points, and the link function that maps them to log
+    /// posteriors. Returns `None` for an expert that is no regression.
     fn outputs(&self) -> Option<(&Matrix<f64>, Link)> {
         None
     }
 
-    /// Returns the predictions for a block of queries.
+    /// Returns the predictions for a block of queries, which are mapped to all spaces.
     fn predict<'a>(&'a self, block: &MappedPoints, context: &Context<'_>) -> Box<dyn Predictions + 'a>;
 }
 
-/// An expert's predictions for a block of queries, and the changes in the calibration points' log posteriors when one
-/// of these queries is added.
+/// An expert's predictions for a block of queries. They include the changes of the calibration points' log posteriors
+/// if one of these queries is added to the training points.
 pub(super) trait Predictions: Send + Sync {
-    /// Returns the query's log posteriors, from all points that the expert was trained on.
+    /// Returns the log posteriors of one query for all labels, predicted by all training points.
     fn log_posterior(&self, query: usize) -> &[f64];
 
-    /// Adds `weight` times the shift of a calibration point's log posteriors to `row`. The shift is the part of the
-    /// change, when the query is added, that does not depend on the query's label.
+    /// Adds `weight` times the shift of a calibration point to `row`, which has one entry per label. When the query is
+    /// added, the point's log posteriors change. The shift is the part of this change that does not depend on the
+    /// query's label.
     fn add_shift(&self, _query: usize, _point: usize, _weight: f64, _row: &mut [f64]) {}
 
-    /// Returns the terms of the [shift](Self::add_shift) for all calibration points; `None` if the expert has no shift.
+    /// Returns the numbers from which the [shift](Self::add_shift) of every calibration point follows; `None` if the
+    /// expert has no shift.
     fn shifts(&self, _query: usize) -> Option<Shifts<'_>> {
         None
     }
 
-    /// Returns the gain of a calibration point: the further change in its log posterior for `label`, beside the
-    /// [shift](Self::add_shift), if the added query carries this label.
+    /// Returns the gain of a calibration point for `label`. The gain is the change of the point's log posterior for
+    /// `label` in addition to the [shift](Self::add_shift), if the added query carries `label`.
     fn gain(&self, query: usize, point: usize, label: usize) -> f64;
 
-    /// Adds `weight` times the [gain](Self::gain) of every one of `points` to its entry in `sums`. The pair `of` holds
-    /// the query and its label; points with this label get meaningless values. Returns the largest intermediate value,
-    /// without the weight, for the rounding bound.
+    /// Adds `weight` times the [gain](Self::gain) of each calibration point in `points` to the entry of `sums` at the
+    /// same index. The pair `of` holds the query and its label, which none of the points may carry. Returns the largest
+    /// intermediate value, without the weight, from which the caller bounds rounding errors.
     fn add_gains(&self, of: (usize, usize), points: &[u32], weight: f64, sums: &mut [f32]) -> f64;
 
-    /// Adds `weight` times the least and the largest [gain](Self::gain) over all labels but the point's own, for every
-    /// calibration point.
+    /// Adds `weight` times bounds on the [gain](Self::gain) of every calibration point: lower bounds to `least`, upper
+    /// bounds to `most`. They are valid for all labels but the point's own.
     fn add_gain_bounds(&self, query: usize, weight: f64, least: &mut [f64], most: &mut [f64]);
 }
 
-/// The terms of the shift: the change of regression outputs that does not depend on the query's label.
+/// The numbers that determine the [shift](Predictions::add_shift): the change of regression outputs that does not
+/// depend on the query's label.
 ///
-/// Let b be the [outputs](Expert::outputs) of a calibration point with label y, and f those of the query. The output
-/// for label z changes by `shrunk·(b(z) - [z = y]) - joined·f(z)`. The output for the query's label changes by `joined`
-/// in addition.
+/// Let b be the [outputs](Expert::outputs) of a calibration point with label y, and f those of the query. When the
+/// query is added, the output for label z changes by `shrunk·(b(z) - [z = y]) - joined·f(z)`. The output for the
+/// query's label grows by `joined` in addition, which is no part of the shift.
 pub(super) struct Shifts<'a> {
     /// The outputs f of the query.
     pub(super) outputs: &'a [f64],
-    /// The relative change of a point's residuals, one number per calibration point.
+    /// For every calibration point, the relative change of its residuals `b(z) - [z = y]`.
     pub(super) shrunk: &'a [f64],
-    /// The factor of the query's outputs, one number per calibration point.
+    /// For every calibration point, the factor of the query's outputs in the change.
     pub(super) joined: &'a [f64],
 }
 
-/// Trained prototypes, one shrunken mean per class; the [module](self) has the formulas.
+/// Trained prototypes: one mean per class, shrunk towards the mean of all fit points. The [module](self) has the
+/// formulas.
 #[derive(Clone, Debug)]
 pub(super) struct Prototypes {
     /// Labels of the calibration points.
@@ -102,23 +107,25 @@ pub(super) struct Prototypes {
     /// The calibration points in the whitened space.
     points: Targets,
     means: Targets,
-    /// The number K = κ+k of points in the mean of every class: κ prior points and the k points of the class.
+    /// For every class, the number K = κ+k of points in its mean: κ prior points at the mean of all fit points, and the
+    /// k points of the class.
     counts: Vec<f64>,
-    /// Squared distances of the calibration points to the class means. The mean of a point's own class leaves out the
-    /// point.
+    /// Squared distances of the calibration points to the class means. The mean of a point's own class is taken without
+    /// the point.
     squared: Matrix<f64>,
     /// The table `squared` in f32, transposed: one row per label.
     by_label: Matrix,
-    /// The largest squared distance of a calibration point to the mean of each label.
+    /// For every class, the largest squared distance of a calibration point to the class mean.
     largest: Vec<f64>,
-    /// The least and the largest squared distance of every calibration point to the means of other classes.
+    /// For every calibration point, the least and the largest squared distance to the means of all classes but its own.
     ends: Vec<[f64; 2]>,
-    /// Log posteriors of the calibration points, each from all points but itself.
+    /// Log posteriors of the calibration points, predicted for each point by all training points but itself.
     bag: Matrix<f64>,
 }
 
 impl Prototypes {
-    /// Computes the class means from all points of `training`. `prior` is the prior weight κ, above 0.
+    /// Computes the class means from all points of `training`. `prior` is the number κ, above 0, of prior points in
+    /// every mean.
     pub(super) fn open(training: &TrainingSet<'_>, prior: f64, context: &Context<'_>) -> Self {
         let classes = training.classes;
         let (means, counts) = shrunk_means(training, prior);
@@ -149,8 +156,8 @@ impl Prototypes {
     }
 }
 
-/// Returns the mean of every class, computed with `prior` further points at the mean of all fit points, and the number
-/// of points in each mean.
+/// Returns the shrunken mean of every class, and the number of points in each mean. Each mean includes `prior` points
+/// at the mean of all fit points.
 fn shrunk_means(training: &TrainingSet<'_>, prior: f64) -> (Matrix<f64>, Vec<f64>) {
     let (points, classes) = (training.points.get(Space::White), training.classes);
     let mut means = Matrix::<f64>::zeros(classes, points.cols());
@@ -203,15 +210,15 @@ impl Expert for Prototypes {
     }
 }
 
-/// Returns `K/(K+1)²·‖μ-q‖²`, the term of the gain that does not depend on the calibration point. The gain is the rise
-/// of a log posterior when the query q is added. `squared` is `‖μ-q‖²` and `count` is the number K of points in the
-/// mean μ.
+/// Returns `K/(K+1)²·‖μ-q‖²`, the part of the [gain](Predictions::gain) that is equal for all calibration points.
+/// `squared` is `‖μ-q‖²`, the squared distance of the query q to a class mean μ. `count` is the number K of points in
+/// this mean.
 fn constant_of(squared: f64, count: f64) -> f64 {
     let share = 1.0 / (count + 1.0);
     count * share * share * squared
 }
 
-/// Predictions for a block of queries.
+/// The predictions of [`Prototypes`] for a block of queries.
 struct PrototypePredictions<'a> {
     of: &'a Prototypes,
     /// Squared distances of the queries to the calibration points.
@@ -219,12 +226,12 @@ struct PrototypePredictions<'a> {
     /// Squared distances of the queries to the class means.
     to_means: Matrix<f64>,
     log_posterior: Matrix<f64>,
-    /// The term of the gain that does not depend on the calibration point, for every query and label; see
-    /// [`constant_of`].
+    /// For every query and label, the part of the [gain](Predictions::gain) that is equal for all calibration points;
+    /// see [`constant_of`].
     constant: Matrix<f64>,
     /// The table `to_points` in f32.
     near: Matrix,
-    /// The largest squared distance of every query to a calibration point.
+    /// For every query, the largest squared distance to a calibration point.
     farthest: Vec<f64>,
 }
 
@@ -277,27 +284,27 @@ impl Predictions for PrototypePredictions<'_> {
 /// The number of calibration points whose distances to all points are in memory at the same time.
 pub(super) const ROWS: usize = 1024;
 
-/// The nearest-neighbor expert. The log posterior of a class is `-ln` of the squared distance to its nearest point in
-/// the learned space, with the distance limited to `range`.
+/// The nearest-neighbor expert. Let d be the squared distance to the nearest point of a class in the learned space,
+/// limited to `range`. The log posterior of the class is `-ln d`.
 #[derive(Clone, Debug)]
 pub(super) struct Nearest {
-    /// The floor and the ceiling of squared distances.
+    /// The floor and the ceiling, to which squared distances are limited.
     range: [f64; 2],
     points: Targets,
     labels: Vec<u32>,
     /// The number of fit points, which come before the calibration points.
     fit: usize,
-    /// Log posteriors of the calibration points, each from all points but itself.
+    /// Log posteriors of the calibration points, predicted for each point by all training points but itself.
     bag: Matrix<f64>,
     /// The table `bag` in f32, transposed: one row per label.
     by_label: Matrix,
-    /// The least log posterior of every calibration point, over all classes.
+    /// For every calibration point, the least of its log posteriors over all classes.
     least: Vec<f64>,
 }
 
 impl Nearest {
-    /// Computes the log posteriors of the calibration points. `range` holds the floor and the ceiling of squared
-    /// distances.
+    /// Trains the expert: computes the log posteriors of the calibration points from their distances to all other
+    /// points. `range` holds the floor and the ceiling of squared distances.
     pub(super) fn open(training: &TrainingSet<'_>, range: [f64; 2], context: &Context<'_>) -> Self {
         let points = training.points.get(Space::Learned);
         let own: Vec<usize> = (training.fit..training.labels.len()).collect();
@@ -328,7 +335,8 @@ impl Nearest {
         opened
     }
 
-    /// Computes the log posterior of every class from a point's squared distances to all training points.
+    /// Writes the log posterior of every class to `log_posterior`. `squared` holds the squared distances of one point
+    /// to all training points.
     fn of_classes(&self, squared: &[f64], log_posterior: &mut [f64]) {
         log_posterior.fill(self.range[1]);
         for (&squared, &label) in squared.iter().zip(&self.labels) {
@@ -368,7 +376,8 @@ impl Expert for Nearest {
 struct NearestPredictions<'a> {
     of: &'a Nearest,
     log_posterior: Matrix<f64>,
-    /// The log posterior that a class would have at every calibration point if its nearest point were the query.
+    /// For every query and calibration point, the point's log posterior of a class if the query is the nearest point of
+    /// this class.
     to_bag: Matrix<f64>,
     /// The table `to_bag` in f32.
     near: Matrix,

@@ -23,26 +23,29 @@ use crate::posterior::weights::{self, ConditionalLogit, StackWeights};
 use crate::posterior::whitening::{Whitening, packed_columns, shrinkage};
 use crate::scores::calibration::Clusters;
 
-/// The largest number of fit points in each of the two halves for cross-fitting.
+/// The largest number of fit points in each half when experts are cross-fitted: trained on one half, tested on the
+/// other.
 const HALF: usize = 2000;
-/// The largest number of points on which kernels are compared.
+/// The largest number of fit points on which kernels for raw points are compared.
 const KERNEL_SAMPLE: usize = 600;
-/// Kernel bandwidths that are compared, as multiples of the median distance.
+/// Kernel bandwidths that are compared, as multiples of the median distance between points.
 const BANDWIDTHS: [f64; 3] = [1.0, 2.0, 4.0];
 /// Kernel shapes that are compared: 0.5 is the Gaussian kernel, 1 the Laplace kernel.
 const SHAPES: [f64; 2] = [0.5, 1.0];
-/// Values that are compared for the ridge of the kernel on raw points.
+/// Ridges that are compared for the kernel on raw points. A ridge is added to the diagonal of the kernel matrix.
 const RIDGES: [f64; 4] = [1e-3, 1e-2, 1e-1, 1.0];
-/// The softness of the [link function](crate::posterior::maps) of all kernel ridge regressions.
+/// The softness s of the [link function](crate::posterior::maps) in all kernel ridge regressions.
 const SOFTNESS: f64 = 0.05;
-/// The smallest number of fit points that are divided into halves. With fewer points, prototypes are the only expert.
+/// The smallest number of fit points that are divided into halves. With fewer points, [`Prototypes`] are the only
+/// expert.
 const MIN_POINTS: usize = 16;
-/// The lower limit of squared distances in the nearest-neighbor expert, as a share of their median.
+/// The lower limit of squared distances in the nearest-neighbor expert, as a share of the median squared distance
+/// between points.
 const FLOOR: f64 = 1e-6;
-/// The tag of the random stream that draws halves and samples.
+/// The tag of the random stream that divides the fit points into halves.
 const HALF_STREAM: u64 = 0x4a1f;
 
-/// The inputs of [`learn`], which chooses the settings of a stack.
+/// The inputs of [`learn`], which chooses the settings of a stack of experts.
 #[derive(Clone, Copy)]
 pub(crate) struct LearnInputs<'a> {
     pub(crate) device: &'a dyn Device,
@@ -50,13 +53,15 @@ pub(crate) struct LearnInputs<'a> {
     pub(crate) rfm: &'a Rfm,
     /// The configuration with which `rfm` was fitted.
     pub(crate) config: &'a RfmConfig,
-    /// `true` if points are normalised to length 1, so that only their directions count.
+    /// `true` if points are normalised to length 1. Then experts compare directions of points from their mean, except
+    /// in the learned space.
     pub(crate) directed: bool,
     pub(crate) seed: u64,
     pub(crate) context: &'a Context<'a>,
 }
 
-/// Returns the settings of the stack that the fit points give.
+/// Chooses the settings of a stack from the fit points: experts, weights, whitening map, clusters of classes and class
+/// offsets.
 pub(crate) fn learn(inputs: LearnInputs<'_>) -> Result<StackSettings> {
     let LearnInputs { rfm, seed, context, .. } = inputs;
     let (labels, classes) = (&rfm.labels, rfm.beta.cols());
@@ -119,12 +124,12 @@ fn prototypes(whitening: &Whitening, weight: f64, prior: f64) -> ExpertSettings 
     ExpertSettings::Prototypes { weight, shrinkage: whitening.shrinkage, prior }
 }
 
-/// Returns the settings of prototypes that are the only expert of their stack.
+/// Returns the settings of [`Prototypes`] as the only expert of a stack.
 fn prototypes_alone(whitening: &Whitening) -> ExpertSettings {
     prototypes(whitening, 1.0 / whitening.spread.max(1e-12), 1.0)
 }
 
-/// The median squared distance of the fit points in every space.
+/// The median squared distance between fit points, in every space of the experts.
 #[derive(Clone, Copy)]
 struct Medians {
     raw: f64,
@@ -132,7 +137,8 @@ struct Medians {
     learned: f64,
 }
 
-/// The kernel on raw points and its ridge. The bandwidth is a multiple of the median distance.
+/// The settings of kernel ridge regression on raw points. The bandwidth is a multiple of the median distance between
+/// points.
 #[derive(Clone, Copy, Debug)]
 struct RawKernel {
     bandwidth: f64,
@@ -140,7 +146,8 @@ struct RawKernel {
     ridge: f64,
 }
 
-/// Returns the median of the positive squared distances among the first [`KERNEL_SAMPLE`] of `rows`.
+/// Returns the median of the positive squared distances among a sample of the points: the first [`KERNEL_SAMPLE`] of
+/// `rows`.
 fn median(points: &Matrix<f64>, rows: &[usize], context: &Context<'_>) -> f64 {
     let sample = points.select(&rows[..rows.len().min(KERNEL_SAMPLE)]);
     let squared = Targets::new(&sample, context).squared(&sample, context);
@@ -149,7 +156,8 @@ fn median(points: &Matrix<f64>, rows: &[usize], context: &Context<'_>) -> f64 {
     all.get(all.len() / 2).copied().unwrap_or(1.0)
 }
 
-/// Returns the kernel and ridge with the least leave-one-out log loss on raw points.
+/// Returns the kernel and the ridge of the best regression on raw points. The best one has the least log loss if all
+/// other points predict each point.
 fn raw_kernel(
     points: &Matrix<f64>,
     labels: &[u32],
@@ -201,7 +209,7 @@ fn raw_kernel(
     Ok(best.1)
 }
 
-/// A candidate expert of the stack.
+/// An expert that may enter the stack, with the one setting in which candidates of its family differ.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Candidate {
     Prototypes { prior: f64 },
@@ -220,7 +228,8 @@ impl Candidate {
         all
     }
 
-    /// Returns the index of the candidate's family. The candidates of a family are one expert with different settings.
+    /// Returns the index of the candidate's family. Candidates of one family are the same expert with different
+    /// settings.
     fn family(self) -> usize {
         match self {
             Self::Prototypes { .. } => 0,
@@ -231,7 +240,8 @@ impl Candidate {
         }
     }
 
-    /// Returns the candidate as the settings of an expert, with a bandwidth or distance limits from `medians`.
+    /// Returns the settings of an expert that correspond to the candidate. The median squared distances in `medians`
+    /// give the bandwidth of a kernel or the limits of distances.
     fn settings(
         self,
         weight: f64,
@@ -261,13 +271,14 @@ impl Candidate {
     }
 }
 
-/// Returns the floor and the ceiling that limit squared distances of the nearest-neighbor expert, given the median
-/// squared distance.
+/// Returns the floor and the ceiling to which the nearest-neighbor expert limits squared distances. `median` is the
+/// median squared distance between points.
 fn range(median: f64) -> [f64; 2] {
     [FLOOR * median, 2.0 * median]
 }
 
-/// Cross-fitted log posteriors of the fit points, one table per candidate.
+/// Log posteriors of the fit points, one table per candidate. They are cross-fitted: experts trained without a half of
+/// the points predict this half.
 #[derive(Default)]
 struct Candidates {
     tables: Vec<Matrix<f64>>,
@@ -275,8 +286,8 @@ struct Candidates {
 }
 
 impl Candidates {
-    /// Trains every candidate with the first half as fit points and the second as calibration points. Appends its log
-    /// posteriors of the second half.
+    /// Trains every candidate with the first half of `halves` as fit points and the second half as calibration points.
+    /// Then appends the log posteriors of the second half to the candidate's table.
     fn add(&mut self, inputs: LearnInputs<'_>, halves: &[Vec<usize>; 2], raw: RawKernel, shrinkage: f64) -> Result<()> {
         let LearnInputs { device, rfm, config, seed, context, .. } = inputs;
         let classes = rfm.beta.cols();
@@ -317,8 +328,8 @@ impl Candidates {
         Ok(())
     }
 
-    /// Returns the best candidates, one per family: their weights, the candidates themselves, and the log posteriors of
-    /// their stack.
+    /// Chooses the best candidate of every family, and weights these. Returns the weights, the chosen candidates, and
+    /// the log posteriors of their stack.
     fn choose(&self, context: &Context<'_>) -> (StackWeights, Vec<Candidate>, Matrix<f64>) {
         let candidates = Candidate::all();
         let mut best: Vec<(f64, usize)> = Vec::new();
@@ -342,8 +353,8 @@ impl Candidates {
     }
 }
 
-/// Trains an expert on labelled points. `landmarks` holds the largest number of points without landmarks, and the seed
-/// that draws them.
+/// Trains the expert that `settings` describes. `landmarks` holds the largest number of points for which regression
+/// uses no landmarks, and the seed that draws landmarks. Landmarks are the points that span a kernel.
 pub(super) fn open(
     settings: &ExpertSettings,
     training: &TrainingSet<'_>,

@@ -31,19 +31,20 @@ use crate::posterior::whitening::packed_columns;
 use pulp::{Arch, Simd, WithSimd};
 use std::iter::zip;
 
-/// Labels are neglected in a score if their probability is below `exp(NEGLIGIBLE)` times the largest probability.
+/// The logarithm of the smallest probability that counts in a score, relative to the largest probability. Less probable
+/// labels are left out.
 pub(super) const NEGLIGIBLE: f64 = -40.0;
 
-/// Points nearer to the mean than this get no direction, because single precision does not determine it. Normalised
-/// points have length 1.
+/// The distance to the mean below which a point gets the direction 0, because f32 does not determine its direction.
+/// Normalised points have length 1.
 const NEAR: f64 = 1e-6;
 
-/// The mean from which directions are taken. With `None`, points remain as they are.
+/// The mean of the fit points, from which directions of points are taken. With `None`, points remain as they are.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Center(Option<Vec<f64>>);
 
 impl Center {
-    /// Creates the center: the mean of `points` if the stack is `centred`, otherwise `None`.
+    /// Creates the center: the mean of `points` if `centred` is true, otherwise `None`.
     pub(super) fn new(centred: bool, points: &Matrix) -> Self {
         if !centred {
             return Self(None);
@@ -58,8 +59,8 @@ impl Center {
         Self(Some(mean))
     }
 
-    /// Returns the unit vectors from the mean to the points, or 0 for points at the mean. Without a mean, returns the
-    /// points.
+    /// Returns the unit vectors from the mean to the points; a point at the mean becomes 0. Without a mean, returns the
+    /// points unchanged.
     pub(super) fn directions(&self, mut points: Matrix<f64>) -> Matrix<f64> {
         let Self(Some(mean)) = self else { return points };
         for row in 0..points.rows() {
@@ -75,7 +76,7 @@ impl Center {
     }
 }
 
-/// The maps from normalised points to every space.
+/// The maps from normalised points to the three spaces in which experts compare points.
 #[derive(Debug)]
 pub(super) struct Spaces {
     center: Center,
@@ -89,7 +90,7 @@ impl Spaces {
         Self { center, whitening, root: packed_columns(root, context) }
     }
 
-    /// Maps normalised points to every space that an expert uses.
+    /// Returns normalised points, mapped to every space that an expert uses.
     pub(super) fn map(&self, points: &Matrix, context: &Context<'_>) -> MappedPoints {
         let points = Matrix::<f64>::from_f32(points);
         let learned = points.times(&self.root, context);
@@ -99,7 +100,7 @@ impl Spaces {
     }
 }
 
-/// Points in every space, one row per point. A space that no expert uses may be empty.
+/// Points in the raw, the whitened and the learned space, one row per point. A space that no expert uses may be empty.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct MappedPoints {
     pub(super) raw: Matrix<f64>,
@@ -126,11 +127,11 @@ impl MappedPoints {
     }
 }
 
-/// The largest number of rows of a parallel task.
+/// The largest number of matrix rows in a parallel task.
 const TILE: usize = 48;
 
 impl Matrix<f64> {
-    /// Creates a matrix whose entries are the values of a function of row and column.
+    /// Creates a matrix with the entries `value(row, column)`.
     pub(crate) fn from_fn(rows: usize, cols: usize, value: impl Fn(usize, usize) -> f64) -> Self {
         let mut matrix = Self::zeros(rows, cols);
         for (at, out) in matrix.as_mut_slice().iter_mut().enumerate() {
@@ -157,23 +158,24 @@ impl Matrix<f64> {
         copy
     }
 
-    /// Returns the transpose.
+    /// Returns the transposed matrix.
     pub(crate) fn transposed(&self) -> Self {
         Self::from_fn(self.cols(), self.rows(), |row, column| self.row(column)[row])
     }
 
-    /// Returns the squared norms of the rows.
+    /// Returns the squared Euclidean norm of every row.
     pub(crate) fn norms(&self) -> Vec<f64> {
         (0..self.rows()).map(|row| dot(self.row(row), self.row(row))).collect()
     }
 
-    /// Packs the rows as the right factor of [`times`](Self::times), which then computes inner products with them.
+    /// Packs the rows for [`times`](Self::times), as the columns of its right factor. The product then holds inner
+    /// products with these rows.
     pub(crate) fn packed(&self, context: &Context<'_>) -> Packed<f64> {
         Packed::new(self.cols(), self.rows(), |depth, column| self.row(column)[depth], context)
     }
 
-    /// Returns `self · right`, in parallel over rows. The result of a row is the same to the last bit, whatever the
-    /// other rows are.
+    /// Returns the matrix product `self · right`, computed in parallel. A row of the product is the same to the last
+    /// bit, whatever the other rows of `self` are.
     pub(crate) fn times(&self, right: &Packed<f64>, context: &Context<'_>) -> Self {
         let (cols, width) = (self.cols(), right.columns());
         let rows = self.rows().div_ceil(context.threads()).next_multiple_of(12).clamp(12, TILE);
@@ -194,12 +196,13 @@ impl Matrix<f64> {
     }
 }
 
-/// Returns the inner product, summed in the same order as in packed products.
+/// Returns the inner product of two slices. The terms are summed in the same order as in products of packed matrices.
 pub(crate) fn dot(a: &[f64], b: &[f64]) -> f64 {
     Arch::new().dispatch(Dot { a, b })
 }
 
-/// The inner product of two slices. It is a type instead of a closure, so that it is inlined; see `squared_distance`.
+/// The two slices of an inner product. They are a type instead of a closure, so that the computation is inlined; see
+/// [`squared_distance`](crate::neighbors::squared_distance).
 struct Dot<'a> {
     a: &'a [f64],
     b: &'a [f64],
@@ -214,7 +217,7 @@ impl WithSimd for Dot<'_> {
     }
 }
 
-/// Points to which distances are computed, packed together with their squared norms.
+/// Points to which distances are computed, packed for matrix products, with their squared norms.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Targets {
     packed: Packed<f64>,
@@ -230,7 +233,7 @@ impl Targets {
         self.norms.len()
     }
 
-    /// Returns the squared distances of all points to all targets: one row per point, one column per target.
+    /// Returns the squared distances of all `points` to all targets: one row per point, one column per target.
     pub(crate) fn squared(&self, points: &Matrix<f64>, context: &Context<'_>) -> Matrix<f64> {
         let norms = points.norms();
         let mut squared = points.times(&self.packed, context);
@@ -245,14 +248,14 @@ impl Targets {
 
 /// An upper bound on -h'' for `h(t) = ln ln(1 + exp t)`. The maximum of -h'' is 0.1671, at t = 0.495.
 const CURVATURE: f64 = 0.1675;
-/// Below this t, `h(t) = ln ln(1 + exp t)` equals t up to a few units in the last place.
+/// The limit for t below which `h(t) = ln ln(1 + exp t)` equals t, up to a few units in the last place.
 const STRAIGHT: f64 = -30.0;
 
-/// The link function `g(f) = ln ln(1 + exp(f/s))`, which maps an output f of kernel ridge regression to a log
-/// posterior; see the [module](self).
+/// The link function `g(f) = ln ln(1 + exp(f/s))` of the [module](self). It maps an output f of kernel ridge regression
+/// to a log posterior.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Link {
-    /// The softness s, above 0.
+    /// The softness s, by which outputs are divided. It is above 0.
     softness: f64,
 }
 
@@ -261,33 +264,34 @@ impl Link {
         Self { softness }
     }
 
-    /// Returns the log posterior g(output).
+    /// Returns the log posterior `g(output)`, where g is the link function.
     pub(super) fn apply(self, output: f64) -> f64 {
         let t = output / self.softness;
         if t < STRAIGHT { t } else { softplus(t).ln() }
     }
 
-    /// Returns the slope g'(output), which falls as the output grows.
+    /// Returns the slope `g'(output)` of the link function g, which falls as the output grows.
     pub(super) fn slope(self, output: f64) -> f64 {
         let t = output / self.softness;
         let slope = if t < STRAIGHT { 1.0 } else { 1.0 / ((1.0 + (-t).exp()) * softplus(t)) };
         slope / self.softness
     }
 
-    /// Returns the supremum of the link's slope g'.
+    /// Returns the least upper bound on the slope g' of the link function g over all outputs.
     pub(super) fn max_slope(self) -> f64 {
         1.0 / self.softness
     }
 
-    /// Returns an upper bound on -g'' of the link g for outputs above `least`.
+    /// Returns an upper bound on -g'' for all outputs above `least`, where g'' is the second derivative of the link
+    /// function g.
     pub(super) fn curvature(self, least: f64) -> f64 {
         // For t > 0, -h''(t) is also below 1/t².
         let everywhere = CURVATURE / (self.softness * self.softness);
         if least > 0.0 { everywhere.min(1.0 / (least * least)) } else { everywhere }
     }
 
-    /// Adds to every entry of `sums` `weight` times the change of the log posterior when the output in `from` grows by
-    /// the number in `by`. Returns the scale of the rounding error, as
+    /// Adds `weight` times a change of the log posterior to every entry of `sums`. The log posterior changes because
+    /// the output in `from` grows by the number in `by`. Returns the scale of the rounding error, as
     /// [`Predictions::add_gains`](crate::posterior::expert::Predictions::add_gains) does.
     pub(super) fn add_gains(self, from: &[f32], by: &[f32], weight: f64, sums: &mut [f32]) -> f64 {
         let (inverse, weight) = ((1.0 / self.softness) as f32, weight as f32);
@@ -308,24 +312,28 @@ impl Link {
     }
 }
 
-/// Statistics of the outputs b of a calibration point for labels but its own, under the link g.
+/// Statistics of one calibration point's regression outputs. There is an output b for every label, and the link
+/// function g maps it to a log posterior.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct OutputStats {
-    /// The mean of `g'(b)·b` over all labels but the point's own, weighted by their probabilities.
+    /// The mean of `g'(b)·b` over the outputs b of all labels but the point's own, weighted by probability. Here g' is
+    /// the slope of the link function g.
     pub(super) mean: f64,
-    /// The largest less the least `g'(b)·b` over all labels but the point's own.
+    /// The range of `g'(b)·b`, its largest less its least value, over the outputs b of all labels but the point's own.
+    /// Here g' is the slope of the link function g.
     pub(super) range: f64,
-    /// The largest slope `g'(b)` over all labels but the point's own.
+    /// The largest slope `g'(b)` of the link function g, over the outputs b of all labels but the point's own.
     pub(super) slope: f64,
-    /// The largest absolute output over all labels but the point's own.
+    /// The largest absolute output of a label, over all labels but the point's own.
     pub(super) largest: f64,
-    /// The slope `g'(b)` at the output b for the point's own label.
+    /// The slope `g'(b)` of the link function g at the output b of the point's own label.
     pub(super) own_slope: f64,
 }
 
 impl OutputStats {
-    /// Computes the statistics of a point. `log_posterior` holds the stack's log posteriors of the point, and `total`
-    /// their log sum over all labels but `own`.
+    /// Computes the statistics of a point with the label `own` from its `outputs`, one per label. `log_posterior` holds
+    /// the stack's log posteriors of the point. `total` is the logarithm of the sum of their exponentials over all
+    /// labels but `own`.
     pub(super) fn new(outputs: &[f64], own: usize, log_posterior: &[f64], total: f64, link: Link) -> Self {
         let (mut mean, mut least, mut most) = (0.0, f64::INFINITY, f64::NEG_INFINITY);
         let (mut slope, mut largest) = (0.0f64, 0.0f64);
@@ -343,7 +351,7 @@ impl OutputStats {
     }
 }
 
-/// Returns `ln Σ exp(value)` over `values`.
+/// Returns the logarithm of the sum of `exp(value)` over all `values`.
 pub(crate) fn log_sum(values: &[f64]) -> f64 {
     let most = values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
     if most == f64::NEG_INFINITY {
@@ -357,7 +365,8 @@ pub(super) fn softplus(t: f64) -> f64 {
     t.max(0.0) + (-t.abs()).exp().ln_1p()
 }
 
-/// Returns `h(t) = ln ln(1 + exp t)` in f32, up to a few units in the last place.
+/// Returns `h(t) = ln ln(1 + exp t)`, the link function with softness 1, in f32. The error is a few units in the last
+/// place.
 #[inline(always)]
 fn link_f32(t: f32) -> f32 {
     let far = exp(-t.abs().min(60.0));
@@ -367,7 +376,8 @@ fn link_f32(t: f32) -> f32 {
     if t < -4.0 { below } else { above }
 }
 
-/// Returns `ln Σ exp(value)` over all labels but `own`. Labels that are negligible beside the largest are left out.
+/// Returns the logarithm of the sum of `exp(value)` over all entries of `row` but the one at `own`. Entries that are
+/// negligible beside the largest are left out.
 fn log_sum_without(row: &mut [f64], own: usize) -> f64 {
     let kept = std::mem::replace(&mut row[own], f64::NEG_INFINITY);
     let most = row.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -377,7 +387,7 @@ fn log_sum_without(row: &mut [f64], own: usize) -> f64 {
     if most == f64::NEG_INFINITY { most } else { most + sum.ln() }
 }
 
-/// Returns `-ln p(label)` from unnormalised log posteriors.
+/// Returns the score `-ln p(label)` of a label. `row` holds unnormalised log posteriors, one per label.
 pub(super) fn score(row: &mut [f64], label: usize) -> f64 {
     softplus(log_sum_without(row, label) - row[label])
 }

@@ -51,30 +51,32 @@ use expert::{Expert, Predictions, TrainingSet};
 use maps::{Center, Link, MappedPoints, Spaces, score};
 use settings::{Size, check_stack_memory};
 
-/// The number of queries that are processed together. It limits memory, because tables of distances hold queries ×
-/// points.
+/// The number of queries that are processed together. It limits memory, because tables of distances have one row per
+/// query and one column per point.
 const BLOCK: usize = 96;
 
-/// A trained stack: the experts with their weights, and their weighted log posteriors of the calibration points.
+/// A trained stack: experts with weights. Its log posterior of a label is the sum of the experts' log posteriors, each
+/// multiplied by the expert's weight.
 #[derive(Debug)]
 pub(crate) struct Stack {
     pub(crate) settings: StackSettings,
     experts: Vec<(f64, Box<dyn Expert>)>,
     spaces: Spaces,
-    /// Log posteriors of the calibration points, each from all points but itself; empty in split calibration.
+    /// The stack's log posteriors of the calibration points, predicted for each point by all training points but
+    /// itself. Empty in split calibration.
     log_posterior: Matrix<f64>,
     /// Labels of the calibration points; empty in split calibration.
     labels: Vec<u32>,
     pub(crate) summary: CalibrationSummary,
-    /// Bounds on the scores of the calibration points after a query is added; `None` in split calibration.
+    /// Bounds on the scores that the calibration points have after a query is added; `None` in split calibration.
     bounds: Option<Bounds>,
-    /// Groups of labels: a point is compared only with points whose labels are in the same group. With `None`, it is
-    /// compared with all points.
+    /// Groups of labels (strata): a point is compared only with points whose labels are in the same group. `None`
+    /// stands for a single group.
     strata: Option<Strata>,
-    /// The offset of every class before a query is added.
+    /// The offset of every class, before a query is added. Offsets are subtracted from scores.
     offsets: Vec<f64>,
-    /// The class offsets of balanced classes, and a stack trained on the fit points alone, whose scores of the
-    /// calibration points give these offsets. `None` if classes are not balanced.
+    /// The class offsets that balance coverage, and the stack that gives them. That stack is trained on the fit points
+    /// alone and scores the calibration points. `None` if classes are not balanced.
     balance: Option<(Offsets, Box<Self>)>,
     classes: usize,
 }
@@ -82,10 +84,10 @@ pub(crate) struct Stack {
 /// The scores of the calibration points before a query is added, and the scale of the reported probabilities.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct CalibrationSummary {
-    /// The score of every calibration point's own label, in ascending order.
+    /// The scores of the calibration points, each for the point's own label, in ascending order.
     pub(crate) scores: Vec<f64>,
-    /// The inverse temperature of the reported probabilities, by which log posteriors are multiplied. It is fitted by
-    /// maximum likelihood. Prediction sets do not depend on it.
+    /// The number by which log posteriors are multiplied before probabilities are reported (an inverse temperature). It
+    /// is fitted by maximum likelihood. Prediction sets do not depend on it.
     pub(crate) sharpness: f64,
 }
 
@@ -103,8 +105,9 @@ impl CalibrationSummary {
 }
 
 impl Stack {
-    /// Trains the experts on normalised points. `root` is the matrix that maps points to the space of the learned
-    /// metric. A given `summary` replaces the computed one.
+    /// Trains the experts on normalised points: on the fit points and, in full calibration, also on the calibration
+    /// points. `root` is the matrix that maps points to the space of the learned metric. A given `summary` is stored;
+    /// otherwise it is computed.
     pub(crate) fn open(
         settings: StackSettings,
         [fit, calibration]: [&Part; 2],
@@ -170,15 +173,15 @@ impl Stack {
         Ok(stack)
     }
 
-    /// Returns the stack with the same settings, trained on the fit points alone.
+    /// Returns a stack with the settings of this stack, trained on the fit points alone.
     fn on_fit_points(&self, fit: &Part, root: &Matrix, context: &Context<'_>) -> Result<Self> {
         let none = Part { embeddings: Matrix::with_columns(root.rows()), labels: Vec::new() };
         let (settings, split) = (self.settings.clone(), PosteriorCalibration::Split);
         Self::open(settings, [fit, &none], root, self.classes, split, None, context)
     }
 
-    /// Returns the class offsets that balance coverage. They follow from the scores of the calibration points `bag` by
-    /// a stack trained on the fit points alone.
+    /// Returns the class offsets that balance coverage. `fit_only` is a stack trained on the fit points alone. Its
+    /// scores of the calibration points `bag`, which carry `labels`, give the offsets.
     fn balanced_offsets(&self, fit_only: &Self, bag: &MappedPoints, labels: &[u32], context: &Context<'_>) -> Offsets {
         let mut log_posterior = fit_only.query_log_posteriors(bag, context);
         let each = labels.iter().enumerate();
@@ -186,7 +189,8 @@ impl Stack {
         Offsets::new(&scores, labels, self.classes, self.settings.log_loss)
     }
 
-    /// Returns the log posteriors of the calibration points, each from all points but itself.
+    /// Returns the [stack](Stack)'s log posteriors of the calibration points, predicted for each point by all training
+    /// points but itself.
     fn bag_log_posteriors(&self) -> Matrix<f64> {
         let mut all = Matrix::<f64>::zeros(self.labels.len(), self.classes);
         for (weight, expert) in &self.experts {
@@ -195,7 +199,7 @@ impl Stack {
         all
     }
 
-    /// Returns the log posteriors of points that the experts were not trained on.
+    /// Returns the [stack](Stack)'s log posteriors of a block of points on which the experts were not trained.
     fn query_log_posteriors(&self, block: &MappedPoints, context: &Context<'_>) -> Matrix<f64> {
         let mut all = Matrix::<f64>::zeros(block.raw.rows(), self.classes);
         for (weight, expert) in &self.experts {
@@ -209,8 +213,8 @@ impl Stack {
         all
     }
 
-    /// Returns the count and the probability of every label for normalised queries. A count is 1 + the number of
-    /// calibration points whose score is at least the query's.
+    /// Returns the count and the probability of every label for each normalised query. A count is 1 + the number of
+    /// calibration points whose score is at least that of the query with this label.
     pub(super) fn answer(&self, queries: &Matrix, context: &Context<'_>) -> Result<(LabelCounts, Matrix)> {
         let mut counts = LabelCounts::new(self.summary.scores.len());
         let mut probabilities = Matrix::with_columns(self.classes);
@@ -251,7 +255,8 @@ impl Stack {
         Ok((counts, probabilities))
     }
 
-    /// Returns the scores of a query for every label, and the probability of every label.
+    /// Returns the scores and the probabilities of all labels for one query. `predictions` holds the weight of every
+    /// expert and its predictions for a block. `query` is the index of the query in the block.
     fn posterior(&self, predictions: &[(f64, Box<dyn Predictions + '_>)], query: usize) -> (Query, Vec<f32>) {
         let mut row = vec![0.0; self.classes];
         for (weight, expert) in predictions {
@@ -272,8 +277,8 @@ impl Stack {
         self.summary.scores.len()
     }
 
-    /// Returns a query's count of every label in split calibration, where the query is not added to the calibration
-    /// points.
+    /// Returns the count of every label of a query in split calibration. There, the query is not added to the
+    /// calibration points.
     fn count_unjoined(&self, query: &Query) -> Vec<u32> {
         let own = &self.summary.scores;
         let count = |(&score, &off): (&f64, &f64)| {
@@ -287,7 +292,8 @@ impl Stack {
         BagView { log_posterior: &self.log_posterior, labels: &self.labels }
     }
 
-    /// Returns the [outputs](Expert::outputs) of every expert.
+    /// Returns the regression [outputs](Expert::outputs) of every expert for the calibration points; `None` for experts
+    /// without a regression.
     fn outputs(&self) -> Vec<Option<(&Matrix<f64>, Link)>> {
         self.experts.iter().map(|(_, expert)| expert.outputs()).collect()
     }

@@ -28,17 +28,17 @@ use crate::posterior::maps::Link;
 use crate::posterior::maps::{MappedPoints, Targets, dot};
 use crate::posterior::settings::Space;
 
-/// The largest number of points whose kernel matrix is inverted without landmarks.
+/// The largest number of points for which the whole kernel matrix is inverted. Beyond, landmarks span the kernel.
 pub(super) const WHOLE: usize = 2048;
-/// The number of landmarks for more than [`WHOLE`] points.
+/// The number of landmarks: points that span the kernel if there are more than [`WHOLE`] points.
 pub(super) const LANDMARKS: usize = 1024;
-/// The number that is added to the diagonal of the landmarks' kernel matrix, which is singular if two landmarks are
-/// equal.
+/// The number that is added to the diagonal of the landmarks' kernel matrix. Without it, two equal landmarks would make
+/// the matrix singular.
 const JITTER: f64 = 1e-8;
 /// The tag of the random stream that draws landmarks.
 const LANDMARK_STREAM: u64 = 0x1a4d;
 
-/// The settings of a kernel ridge regression.
+/// The settings of a kernel ridge regression, without its weight in the stack.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct RidgeSettings {
     pub(super) space: Space,
@@ -47,49 +47,51 @@ pub(super) struct RidgeSettings {
     pub(super) link: Link,
 }
 
-/// The largest fall of an output for which the bound on the link's slope in [`OutputEnds`] is valid.
+/// The largest fall of an output up to which the slope in [`OutputEnds`] remains an upper bound.
 const FALL: f64 = 0.02;
 
 /// A trained kernel ridge regression; the [module](self) has the formulas and symbols.
 #[derive(Clone, Debug)]
 pub(super) struct Ridge {
     settings: RidgeSettings,
-    /// The points with which a kernel column holds kernel values: all points, or the landmarks.
+    /// The points whose kernel values with a query make up its kernel column: all points, or the landmarks.
     centers: Targets,
-    /// The matrix by which a query's kernel column k is multiplied. The product holds `v = Bk` at the calibration
-    /// points (from index `bag_columns` on) and `Qk` (from index `own_columns` on), where B is the inverse of kernel
-    /// plus ridge. Q is B without landmarks, and `L⁻ᵀAL⁻¹` of the [module](self) with landmarks.
+    /// The matrix by which a query's kernel column k is multiplied, in the symbols of the [module](self). The product
+    /// holds `v = Bk` at the calibration points, from index `bag_columns` on, and `Qk`, from index `own_columns` on.
+    /// Without landmarks Q is B, and with landmarks `L⁻ᵀAL⁻¹`.
     influence: Packed<f64>,
     bag_columns: usize,
     own_columns: usize,
-    /// The constant in `σ = base + sign·kᵀQk`, in the symbols of the [module](self) and of `influence`.
+    /// The constant term in `σ = base + sign·kᵀQk`, in the symbols of the [module](self) and of `influence`.
     base: f64,
     sign: f64,
-    /// The matrix whose product with a query's kernel column k is its output f.
+    /// The matrix by which a query's kernel column is multiplied to get its outputs, one per class.
     to_outputs: Packed<f64>,
-    /// The diagonal entry `B_ii` of every calibration point i, where B is the inverse of kernel plus ridge.
+    /// For every calibration point i, the entry `B_ii` of the matrix B = (K+ρI)⁻¹, with the kernel matrix K and the
+    /// ridge ρ.
     diagonal: Vec<f64>,
     labels: Vec<u32>,
-    /// Leave-one-out outputs of the calibration points.
+    /// Outputs of the calibration points, predicted for each point by all training points but itself.
     outputs: Matrix<f64>,
-    /// Log posteriors of the calibration points, each from all points but itself.
+    /// Log posteriors of the calibration points: `outputs`, mapped by the link function.
     bag: Matrix<f64>,
-    /// Bounds on the outputs of every calibration point.
+    /// Bounds on the outputs of every calibration point and on the slope of the link function.
     ends: Vec<OutputEnds>,
 }
 
-/// Bounds on the outputs of a calibration point for labels but its own.
+/// Bounds for one calibration point, over all labels but the point's own.
 #[derive(Clone, Copy, Debug)]
 struct OutputEnds {
-    /// The largest absolute output for a label but the point's own.
+    /// The largest absolute output, over the outputs for all labels but the point's own.
     largest: f64,
-    /// The largest slope of the link for labels but the point's own, as long as no output falls by more than [`FALL`].
+    /// The largest slope of the link function, over the outputs for all labels but the point's own. It remains an upper
+    /// bound as long as no output falls by more than [`FALL`].
     slope: f64,
 }
 
 impl Ridge {
-    /// Trains on all points of `training`. `whole` is the largest number of points without landmarks; `seed` draws the
-    /// landmarks.
+    /// Trains the regression on all points of `training`. `whole` is the largest number of points for which no
+    /// landmarks are used, and `seed` draws the landmarks.
     pub(super) fn open(
         training: &TrainingSet<'_>,
         settings: RidgeSettings,
@@ -110,7 +112,7 @@ impl Ridge {
         Ok(opened)
     }
 
-    /// Maps the outputs of the calibration points to log posteriors, and bounds the outputs.
+    /// Maps the outputs of the calibration points to log posteriors, and computes bounds on the outputs.
     fn link_outputs(&mut self) {
         let link = self.settings.link;
         let mut bag = self.outputs.clone();
@@ -125,7 +127,7 @@ impl Ridge {
         self.bag = bag;
     }
 
-    /// Trains without landmarks: with the inverse of the kernel matrix of all points.
+    /// Trains without landmarks: inverts the kernel matrix of all points.
     fn whole(
         training: &TrainingSet<'_>,
         settings: RidgeSettings,
@@ -173,7 +175,7 @@ impl Ridge {
         })
     }
 
-    /// Trains with landmarks, whose kernel columns span the kernel of all points.
+    /// Trains with landmarks: the kernel columns of the landmarks span the kernel matrix of all points.
     fn spanned(
         training: &TrainingSet<'_>,
         settings: RidgeSettings,
@@ -269,7 +271,7 @@ fn singular(row: usize) -> Error {
     ))
 }
 
-/// Returns the kernel value of every one of the squared distances.
+/// Returns the kernel values at the squared distances in `squared`.
 fn kernel_of(kernel: Kernel, mut squared: Matrix<f64>, context: &Context<'_>) -> Matrix<f64> {
     use rayon::prelude::*;
     let width = squared.cols().max(1);
@@ -319,24 +321,24 @@ impl Expert for Ridge {
     }
 }
 
-/// Predictions for a block of queries.
+/// The predictions of [`Ridge`] for a block of queries.
 struct RidgePredictions<'a> {
     of: &'a Ridge,
-    /// The output f of every query.
+    /// The outputs f of the queries: one row per query, one column per class.
     outputs: Matrix<f64>,
-    /// The log posteriors of every query: its outputs, mapped by the link.
+    /// The log posteriors of the queries: `outputs`, mapped by the link function.
     log_posterior: Matrix<f64>,
-    /// The rise of every calibration point's output for the query's label, in addition to the changes for all labels.
-    /// It is `v/(σ·(B_ii + v²/σ))` in the symbols of the [module](self). One row per query.
+    /// The rise of every calibration point's output for the label that the query carries. It comes in addition to the
+    /// changes for all labels. In the symbols of the [module](self) it is `v/(σ·(B_ii + v²/σ))`. One row per query.
     joined: Matrix<f64>,
-    /// The relative change of every calibration point's residuals, `B_ii/(B_ii + v²/σ) - 1` in the symbols of the
-    /// [module](self). One row per query.
+    /// The relative change of every calibration point's residuals (output less one-hot label) when the query is added.
+    /// In the symbols of the [module](self) it is `B_ii/(B_ii + v²/σ) - 1`. One row per query.
     shrunk: Matrix<f64>,
 }
 
 impl RidgePredictions<'_> {
-    /// Returns a calibration point's output for `label` after the query is added, without the rise for the query's own
-    /// label.
+    /// Returns a calibration point's output for `label` after the query is added, if the query carries another label.
+    /// If the query carries `label`, the output is higher by the rise in `joined`, which is left out here.
     fn after(&self, query: usize, point: usize, label: usize) -> f64 {
         let (shrunk, joined) = (self.shrunk.row(query)[point], self.joined.row(query)[point]);
         let target = f64::from(u8::from(label == self.of.labels[point] as usize));

@@ -11,16 +11,17 @@ use crate::posterior::expert::ROWS;
 use crate::posterior::ridge::{LANDMARKS, WHOLE};
 use crate::scores::calibration::Clusters;
 
-/// The largest absolute offset of a class, which is a difference of log probabilities.
+/// The largest absolute class offset. An offset is subtracted from scores, so it is a difference of log probabilities.
 pub(super) const MOST_OFFSET: f64 = 30.0;
 
-/// One expert's settings and its weight in the stack.
+/// The settings of one expert, with its weight in the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "expert", rename_all = "lowercase")]
 pub(crate) enum ExpertSettings {
-    /// An expert whose log posterior of a class is the negative squared distance to its mean in the whitened space.
+    /// An expert by class means. The log posterior of a class is the negative squared distance of the point to the
+    /// class mean in the whitened space.
     Prototypes {
-        /// The weight in the stack.
+        /// The weight of the expert in the stack.
         weight: f64,
         /// The shrinkage γ: the share of the covariance that is replaced by a multiple of the identity.
         shrinkage: f64,
@@ -29,23 +30,23 @@ pub(crate) enum ExpertSettings {
     },
     /// An expert by kernel ridge regression on one-hot labels.
     Ridge {
-        /// The weight in the stack.
+        /// The weight of the expert in the stack.
         weight: f64,
         /// The space of the kernel: `raw`, `white` or `learned`.
         space: Space,
-        /// The bandwidth of the kernel, a distance in that space.
+        /// The bandwidth of the kernel: a distance in the space of the kernel.
         bandwidth: f64,
         /// The shape of the kernel: 0.5 is Gaussian, 1 is Laplace.
         shape: f64,
         /// The ridge ρ, which is added to the diagonal of the kernel matrix.
         ridge: f64,
-        /// The softness s of the link function, which maps outputs well above s to their logarithms and outputs below 0
-        /// linearly.
+        /// The softness s of the link function. It maps outputs well above s to about their logarithms, and outputs
+        /// below 0 linearly.
         softness: f64,
     },
     /// An expert by the distance to the nearest point of every class in the learned metric.
     Nearest {
-        /// The weight in the stack.
+        /// The weight of the expert in the stack.
         weight: f64,
         /// The lower limit of squared distances; smaller ones are raised to it.
         floor: f64,
@@ -67,7 +68,7 @@ pub(crate) enum Space {
 }
 
 impl ExpertSettings {
-    /// Returns the weight in the stack.
+    /// Returns the weight of the expert in the stack.
     pub(crate) fn weight(&self) -> f64 {
         match *self {
             Self::Prototypes { weight, .. } | Self::Ridge { weight, .. } | Self::Nearest { weight, .. } => weight,
@@ -79,7 +80,7 @@ impl ExpertSettings {
         self.uses(Space::White)
     }
 
-    /// Returns whether all values are in the ranges that a fit can produce.
+    /// Returns whether all numbers are in the ranges that a fit can produce.
     pub(crate) fn is_valid(&self) -> bool {
         let good = |value: f64| value.is_finite() && value >= 0.0;
         good(self.weight())
@@ -107,20 +108,21 @@ impl ExpertSettings {
 /// The settings of a stack of experts.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct StackSettings {
-    /// The experts with a weight above 0.
+    /// The settings of the experts whose weight is above 0.
     pub(crate) experts: Vec<ExpertSettings>,
-    /// True if the raw and the whitened space hold directions from the mean of the fit points.
+    /// True if the raw and the whitened space hold directions of points from the mean of the fit points.
     pub(crate) centred: bool,
-    /// The d×d matrix that maps the raw space, of d dimensions, to the whitened space; `None` if no expert uses it.
+    /// The matrix that maps points from the raw space to the whitened space; `None` if no expert uses the whitened
+    /// space. It has one row and one column per dimension.
     pub(crate) whitening: Option<Matrix>,
-    /// The mean log loss of the stack on held-out fit points.
+    /// The mean log loss of the stack on fit points that its experts were not trained on.
     pub(crate) log_loss: f64,
-    /// Clusters of classes with similar scores.
+    /// Clusters of classes of similar difficulty, for a guarantee in every cluster.
     pub(crate) clusters: Clusters,
-    /// The offset of every class, which is subtracted from its score `-ln p(y)`. Classes beyond the end of the list
+    /// The offset of every class: the number that is subtracted from its scores. Classes beyond the end of the list
     /// have offset 0.
     pub(crate) offsets: Vec<f64>,
-    /// The largest number of points on which a kernel ridge regression is trained without landmarks.
+    /// The largest number of training points for which kernel ridge regression uses no landmarks.
     pub(crate) whole: usize,
     /// The seed of the random choice of landmarks.
     pub(crate) seed: u64,
@@ -137,12 +139,12 @@ impl StackSettings {
         Self { experts, centred: true, whitening, log_loss, clusters, offsets: Vec::new(), whole: WHOLE, seed }
     }
 
-    /// Returns whether there are at most `classes` offsets, all in the range that a fit can produce.
+    /// Returns whether there are at most `classes` class offsets, all in the range that a fit can produce.
     pub(crate) fn offsets_are_valid(&self, classes: usize) -> bool {
         self.offsets.len() <= classes && self.offsets.iter().all(|off| off.abs() <= MOST_OFFSET)
     }
 
-    /// Returns the offset of a class.
+    /// Returns the offset of a class, which is subtracted from its scores.
     pub(super) fn offset(&self, class: usize) -> f64 {
         self.offsets.get(class).copied().unwrap_or(0.0)
     }
@@ -152,13 +154,14 @@ impl StackSettings {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Size {
     pub(super) fit: usize,
-    /// The number of calibration points that experts train on.
+    /// The number of calibration points on which experts are trained.
     pub(super) bag: usize,
     pub(super) dimensions: usize,
     pub(super) classes: usize,
 }
 
-/// Returns an error if the stack needs more memory than this machine has free, as far as that is known.
+/// Returns an error if training the stack needs more memory than this machine has free. Without knowledge of the free
+/// memory, there is no error.
 pub(super) fn check_stack_memory(settings: &StackSettings, size: Size) -> Result<()> {
     let needed = bytes(settings, size);
     match Cpu.free_bytes() {
@@ -167,7 +170,8 @@ pub(super) fn check_stack_memory(settings: &StackSettings, size: Size) -> Result
     }
 }
 
-/// Returns an error if a stack of all experts would need more memory than this machine has free.
+/// Returns an error if a stack of all experts would need more memory than this machine has free. `fit` and `bag` are
+/// the numbers of fit points and of calibration points.
 pub(crate) fn check_memory(fit: usize, bag: usize, dimensions: usize, classes: usize) -> Result<()> {
     let ridge =
         |space| ExpertSettings::Ridge { weight: 1.0, space, bandwidth: 1.0, shape: 0.5, ridge: 1.0, softness: 1.0 };
@@ -196,7 +200,8 @@ fn refusal(settings: &StackSettings, size: Size, limit: u64) -> Error {
     }
 }
 
-/// Returns the peak memory in bytes while a stack is trained. Tables hold f64 numbers unless a comment names f32.
+/// Returns the peak memory, in bytes, while a stack of this size is trained. The tables hold numbers in f64, except
+/// where a comment names f32.
 pub(super) fn bytes(settings: &StackSettings, Size { fit, bag, dimensions: d, classes: c }: Size) -> u64 {
     let n = fit + bag;
     // The points in three spaces, the stack's log posteriors of the calibration points, and the shares of labels in
@@ -238,8 +243,9 @@ mod tests {
         StackSettings::new(vec![nearest], None, 1.0, Clusters::default(), 0)
     }
 
-    /// A table of 20,000 points and 1,000 classes has 160 MB in f64. The stack stores 1.5 such tables, and so does its
-    /// only expert.
+    /// With 1,000 classes, a stack needs three tables of points and classes more than without classes. A table of
+    /// 20,000 points and 1,000 classes has 160 MB in f64. The stack stores 1.5 such tables, and its only expert another
+    /// 1.5.
     #[test]
     fn a_table_of_points_and_classes_is_counted() {
         let [with, without] = [1000, 0].map(|classes| bytes(&settings(), Size { classes, ..LARGE }));

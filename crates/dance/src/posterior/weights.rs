@@ -22,30 +22,34 @@ use crate::numeric::matrix::Matrix;
 use crate::posterior::maps::log_sum;
 use crate::posterior::settings::MOST_OFFSET;
 
-/// The largest number of Newton steps.
+/// The largest number of steps of Newton's method.
 const STEPS: usize = 60;
 /// The number of points in a parallel task.
 const PART: usize = 128;
-/// The L2 penalty on the weights. It keeps the Hessian definite if two experts have equal log posteriors.
+/// The L2 penalty on the weights of the experts. It keeps the Hessian definite if two experts have equal log
+/// posteriors.
 const PENALTY: f64 = 1e-4;
-/// An expert is dropped if the log loss without it is larger by less than this share.
+/// The largest relative growth of the log loss at which an expert may be left out.
 const MIN_GAIN: f64 = 2e-3;
 
-/// Shares of the class effects that are compared as class offsets, largest first.
+/// Shares that are tried for class offsets, largest first. A class offset is a share of the class effect, which the
+/// [module](self) defines.
 const SHARES: [f64; 4] = [0.5, 0.375, 0.25, 0.125];
-/// Error levels at which set sizes are compared.
+/// Error levels α at which the sizes of prediction sets are compared.
 const LEVELS: [f64; 2] = [0.1, 0.05];
-/// The largest relative growth of the mean set size at each level, with two standard errors added to the growth.
+/// The largest accepted growth of the mean set size through class offsets, as a share of the size. Two standard errors
+/// are added to the growth before the comparison.
 const GROWTH: f64 = 0.01;
 
-/// A conditional logit on log posteriors of labelled points, one table per expert.
+/// A conditional logit: label probabilities `p(y) ∝ exp Σ_j w_j e_j(y)` with a weight `w_j` for every expert j.
+/// `tables` holds the log posteriors `e_j` of labelled points, one table per expert.
 pub(crate) struct ConditionalLogit<'a> {
     pub(crate) tables: Vec<&'a Matrix<f64>>,
     pub(crate) labels: &'a [u32],
     pub(crate) context: &'a Context<'a>,
 }
 
-/// The weight of every expert, and the mean log loss with these weights, penalty included.
+/// The weight of every expert, and the mean log loss with these weights. The loss includes the penalty on the weights.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct StackWeights {
     pub(crate) weights: Vec<f64>,
@@ -53,8 +57,8 @@ pub(crate) struct StackWeights {
 }
 
 impl ConditionalLogit<'_> {
-    /// Returns the best weights of the experts after backward elimination. Experts that hardly lower the log loss are
-    /// dropped and get weight 0.
+    /// Returns the best weights of the experts after backward elimination. Experts that hardly lower the log loss get
+    /// weight 0.
     pub(super) fn choose(&self) -> StackWeights {
         let mut kept: Vec<usize> = (0..self.tables.len()).collect();
         let mut best = self.fit(&kept);
@@ -75,7 +79,7 @@ impl ConditionalLogit<'_> {
         }
     }
 
-    /// Returns the best weights of the given experts; all other experts have weight 0.
+    /// Returns the weights that minimise the log loss if only the given experts may have a weight above 0.
     pub(crate) fn fit(&self, experts: &[usize]) -> StackWeights {
         let mut weights = vec![0.0; self.tables.len()];
         // All experts start with equal contributions, whatever the scale of their log posteriors.
@@ -116,7 +120,8 @@ impl ConditionalLogit<'_> {
         StackWeights { weights, loss }
     }
 
-    /// Returns the scale of an expert's log posteriors: their standard deviation over labels, averaged over points.
+    /// Returns the scale of an expert's log posteriors: the standard deviation over the labels, averaged over the
+    /// points.
     fn scale(&self, expert: usize) -> f64 {
         let table = self.tables[expert];
         let of = |row: usize| {
@@ -128,7 +133,7 @@ impl ConditionalLogit<'_> {
         mean.max(1e-12)
     }
 
-    /// Writes the weighted sum of a point's log posteriors to `out`.
+    /// Writes the weighted sum of the experts' log posteriors to `out`, for the point with the index `row`.
     fn row(&self, weights: &[f64], row: usize, out: &mut [f64]) {
         out.fill(0.0);
         for (table, &weight) in self.tables.iter().zip(weights).filter(|(_, weight)| **weight > 0.0) {
@@ -138,21 +143,21 @@ impl ConditionalLogit<'_> {
         }
     }
 
-    /// Returns the weighted sum of the experts' log posteriors for every point.
+    /// Returns the weighted sum of the experts' log posteriors: one row per point, one column per label.
     pub(crate) fn weighted(&self, weights: &[f64]) -> Matrix<f64> {
         let mut all = Matrix::<f64>::zeros(self.labels.len(), self.classes());
         (0..self.labels.len()).for_each(|row| self.row(weights, row, all.row_mut(row)));
         all
     }
 
-    /// Returns the mean log loss of the points under `weights`, plus the penalty on the weights.
+    /// Returns the mean log loss of the points under the given weights, plus the penalty on the weights.
     pub(super) fn loss(&self, weights: &[f64]) -> f64 {
         let total: f64 = self.losses(weights).iter().sum();
         let cost = weights.iter().map(|weight| weight * weight).sum::<f64>();
         total / self.labels.len().max(1) as f64 + PENALTY * cost
     }
 
-    /// Returns the log loss `-ln p(y)` of every point, where y is its label.
+    /// Returns the log loss `-ln p(y)` of every point under the given weights, where y is the label of the point.
     pub(super) fn losses(&self, weights: &[f64]) -> Vec<f64> {
         let of = |points: Range<usize>| {
             let mut row = vec![0.0; self.classes()];
@@ -169,14 +174,15 @@ impl ConditionalLogit<'_> {
         self.tables.first().map_or(0, |table| table.cols())
     }
 
-    /// Calls `work` on consecutive ranges of the points and returns its results in order. The ranges do not depend on
-    /// the number of threads, so sums of the results do not either.
+    /// Calls `work` on consecutive ranges of the points and returns the results in order. The ranges are the same for
+    /// every number of threads, and so are sums of the results.
     fn in_parts<T: Send>(&self, work: impl Fn(Range<usize>) -> T + Sync + Send) -> Vec<T> {
         let n = self.labels.len();
         self.context.map(n.div_ceil(PART), |part| work(part * PART..((part + 1) * PART).min(n)))
     }
 
-    /// Returns the sums over `points` that enter the gradient and the lower triangle of the Hessian.
+    /// Returns two sums over `points`: the terms of the gradient and those of the Hessian. Only the lower triangle of
+    /// the Hessian is filled.
     fn derivatives_of(&self, points: Range<usize>, weights: &[f64], experts: &[usize]) -> (Vec<f64>, Vec<Vec<f64>>) {
         let k = experts.len();
         let (mut gradient, mut hessian) = (vec![0.0; k], vec![vec![0.0; k]; k]);
@@ -232,8 +238,8 @@ impl ConditionalLogit<'_> {
     }
 }
 
-/// Solves the part of a symmetric system with the rows and columns `active`, by elimination. Returns `None` if `active`
-/// is empty or this part is singular.
+/// Solves a linear system by elimination. Its matrix is the part of a symmetric `matrix` with the rows and columns
+/// `active`. Returns `None` if `active` is empty or this part is singular.
 fn solve(matrix: &[Vec<f64>], right: &[f64], active: &[usize]) -> Option<Vec<f64>> {
     let k = active.len();
     let mut rows: Vec<Vec<f64>> =
@@ -260,8 +266,8 @@ fn solve(matrix: &[Vec<f64>], right: &[f64], active: &[usize]) -> Option<Vec<f64
     (k > 0).then_some(solution)
 }
 
-/// Returns the offset of every class. `log_posterior` holds cross-fitted points: experts trained on the other points
-/// predicted the first `half` points, and vice versa.
+/// Returns the offset of every class, which is subtracted from scores. `log_posterior` is cross-fitted: experts trained
+/// on the other points predicted the first `half` points, and experts trained on these predicted the others.
 pub(super) fn offsets(log_posterior: &Matrix<f64>, labels: &[u32], half: usize, classes: usize) -> Vec<f64> {
     let scored = FitScores::new(log_posterior, labels, half, classes);
     let plain = LEVELS.map(|alpha| scored.sizes(0.0, alpha));
@@ -274,7 +280,8 @@ pub(super) fn offsets(log_posterior: &Matrix<f64>, labels: &[u32], half: usize, 
     class_effects(&scored.own, labels, classes).into_iter().map(off).collect()
 }
 
-/// Returns the relative growth of the mean set size from `before` to `after`, plus two standard errors.
+/// Returns the relative growth of the mean set size from `before` to `after`, plus two standard errors. Both slices
+/// hold the set size of every point.
 fn growth(after: &[f64], before: &[f64]) -> f64 {
     let n = before.len() as f64;
     let mean = after.iter().zip(before).map(|(a, b)| a - b).sum::<f64>() / n;
@@ -282,16 +289,17 @@ fn growth(after: &[f64], before: &[f64]) -> f64 {
     (mean * n + 2.0 * squares.sqrt()) / before.iter().sum::<f64>().max(1.0)
 }
 
-/// The cross-fitted scores of the fit points, and the class effects of each half.
+/// The scores of the fit points, predicted for each half by experts trained on the other half, and the [class
+/// effects](self) of each half.
 struct FitScores<'a> {
     labels: &'a [u32],
     /// The score of every label of every point, one point after the other.
     scores: Vec<f64>,
-    /// The score of every point's own label.
+    /// The score of every point for its own label.
     own: Vec<f64>,
     /// The number of points in the first half.
     half: usize,
-    /// The class effects, computed from the first half and from the second half.
+    /// The effects of all classes, computed from the first half alone and from the second half alone.
     effects: [Vec<f64>; 2],
     classes: usize,
 }
@@ -312,12 +320,14 @@ impl<'a> FitScores<'a> {
         Self { labels, scores, own, half, effects, classes }
     }
 
-    /// Returns the class effects for a point, computed from the half that does not contain the point.
+    /// Returns the class effects that apply to a point. They are computed from the half that does not contain the
+    /// point.
     fn effects(&self, point: usize) -> &[f64] {
         &self.effects[usize::from(point < self.half)]
     }
 
-    /// Returns the size of every point's set at error level `alpha`, with `share` times the class effects as offsets.
+    /// Returns the size of every point's prediction set at error level `alpha`. The class offsets are `share` times the
+    /// class effects.
     fn sizes(&self, share: f64, alpha: f64) -> Vec<f64> {
         let own = self.own.iter().zip(self.labels).enumerate();
         let mut sorted: Vec<f64> =
@@ -334,7 +344,7 @@ impl<'a> FitScores<'a> {
     }
 }
 
-/// Returns the shrunken effect of every class: its mean score less the overall mean, shrunk towards 0.
+/// Returns the effect of every class: the mean score of its points less the mean of all scores, shrunk towards 0.
 fn class_effects(scores: &[f64], labels: &[u32], classes: usize) -> Vec<f64> {
     let mut sums = vec![(0.0, 0.0); classes];
     for (&score, &label) in scores.iter().zip(labels) {
@@ -366,7 +376,7 @@ mod tests {
     use super::*;
     use crate::numeric::random::Random;
 
-    /// Fitted weights satisfy the Karush-Kuhn-Tucker conditions: the gradient is 0 for positive weights and not
+    /// Fitted weights satisfy the Karush-Kuhn-Tucker conditions. The gradient is 0 for positive weights and not
     /// negative for weights of 0. The test computes the gradient from its formula in plain loops.
     #[test]
     fn weights_satisfy_the_kkt_conditions() {
@@ -415,8 +425,8 @@ mod tests {
         assert!(positive > 20 && zero > 10, "{positive} positive weights and {zero} of 0");
     }
 
-    /// The expected effects are computed by hand: scores 1, 3 and 5, 7 have within 4/(4-2) = 2 and between (16 - 2)/(4
-    /// - 8/4) = 7, which gives 2/(2 + 2/7) of ±2.
+    /// The expected effects are computed by hand. Scores 1, 3 and 5, 7 have a variance within classes of 4/(4-2) = 2
+    /// and between classes of (16-2)/(4-8/4) = 7. So the differences of ±2 shrink by the factor 2/(2 + 2/7).
     #[test]
     fn effects_of_classes_shrink() {
         let found = class_effects(&[1.0, 3.0, 5.0, 7.0], &[0, 0, 2, 2], 3);
@@ -425,7 +435,8 @@ mod tests {
         }
     }
 
-    /// Equal classes have effects near 0. Different classes have effects near the differences of their means.
+    /// Class effects measure difficulty, not chance. Equal classes have effects near 0, and different classes have
+    /// effects near the differences of their means.
     #[test]
     fn chance_is_not_taken_for_difficulty() {
         let random = &mut Random::new(1, 2);
@@ -442,7 +453,8 @@ mod tests {
         }
     }
 
-    /// Draws log posteriors of points in 20 classes. The advantage of the own label grows with the class from 3 to 6.8.
+    /// Draws log posteriors of random points in 20 classes, and their labels. The advantage of the own label grows from
+    /// 3 in the first class to 6.8 in the last.
     fn drawn(points: usize, random: &mut Random) -> (Matrix<f64>, Vec<u32>) {
         let labels: Vec<u32> = (0..points).map(|_| random.below(20) as u32).collect();
         let mut log_posterior = Matrix::<f64>::zeros(points, 20);
@@ -453,8 +465,8 @@ mod tests {
         (log_posterior, labels)
     }
 
-    /// With many points, difficult classes get larger offsets, and sets of new points do not grow. With few points, all
-    /// offsets are 0.
+    /// Class offsets balance the coverage of classes without larger sets. With many points, difficult classes get
+    /// larger offsets, and sets of new points do not grow. With few points, all offsets are 0.
     #[test]
     fn offsets_balance_classes_without_larger_sets() {
         let random = &mut Random::new(4, 2);

@@ -23,15 +23,17 @@ use crate::posterior::expert::{Expert, Prototypes, TrainingSet};
 use crate::posterior::maps::{MappedPoints, dot};
 use crate::posterior::weights::ConditionalLogit;
 
-/// Values of the shrinkage γ that are compared by leave-one-out distances.
+/// Values that are compared for the shrinkage γ, by the log loss of leave-one-out distances.
 const SHRINKAGES: [f64; 14] = [0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.87, 0.93, 0.97];
-/// The largest number of points on which the shrinkage is chosen, taken at equal steps from all points.
+/// The largest number of points on which the shrinkage γ is chosen. They are taken at equal steps from all points.
 const VALIDATION_POINTS: usize = 2000;
-/// Values of the shrinkage γ that are compared by cross-fitting.
+/// Values that are compared for the shrinkage γ by cross-fitting.
 const CROSS_FITTED_SHRINKAGES: [f64; 6] = [0.1, 0.3, 0.5, 0.7, 0.85, 0.95];
-/// Prior weights κ of the prototypes. Every shrinkage is tried with both, and the smaller log loss counts.
+/// Values of κ, the number of prior points in the class means of [`Prototypes`]. Every shrinkage is tried with both,
+/// and the smaller log loss counts.
 const PRIORS: [f64; 2] = [1.0, 4.0];
-/// The largest number of fit points in each of the two halves for cross-fitting.
+/// The largest number of fit points in each half when the shrinkage is cross-fitted: computed on one half, tested on
+/// the other.
 const HALF_POINTS: usize = 600;
 /// The largest number d of dimensions for which a covariance is computed. For more, its d² numbers would not fit into
 /// memory.
@@ -48,7 +50,8 @@ pub(super) struct Whitening {
 }
 
 impl Whitening {
-    /// Computes the whitening map with the given shrinkage, or with the best one if none is given.
+    /// Computes the whitening map W from labelled points. Without a given shrinkage, the one with the least log loss is
+    /// used.
     pub(super) fn new(
         points: &Matrix<f64>,
         labels: &[u32],
@@ -68,8 +71,8 @@ impl Whitening {
     }
 }
 
-/// Returns the log posterior `D/k - ‖(x-μ)W‖²` of every point x for every class. The covariance behind W, the class
-/// mean μ and its number k of points leave out x. The shrinkage and the spread D do not.
+/// Returns the log posterior `D/k - ‖(x-μ)W‖²` of every point x for every class, in the symbols of the [module](self).
+/// The map W, the class mean μ and its number k of points leave out x. The shrinkage and the spread D do not.
 pub(crate) fn leave_one_out(
     points: &Matrix<f64>,
     labels: &[u32],
@@ -82,9 +85,9 @@ pub(crate) fn leave_one_out(
     fit.leave_one_out(&fit.rotate(points, context), labels, shrinkage, context).log_posterior
 }
 
-/// Returns the shrinkage γ with the least log loss, by cross-fitting on two halves of the fit points. For every pair in
-/// `halves`, prototypes with the covariance of the first rows predict the second rows. Class means are shrunk by
-/// priors, as in the stack.
+/// Returns the shrinkage γ with the least log loss, by cross-fitting on two halves of the fit points. `halves` holds
+/// two pairs of lists of rows. In each pair, the first rows give the covariance, and prototypes predict the second
+/// rows.
 ///
 /// Cost for n points in d dimensions and c classes: an eigendecomposition (10d³ operations) and a rotation of the
 /// points for each half, then `2ndc` for every shrinkage and prior.
@@ -118,8 +121,8 @@ pub(super) fn shrinkage(
     Ok(losses.min_by(|a, b| a.0.total_cmp(&b.0)).map_or(CROSS_FITTED_SHRINKAGES[0], |(_, &[shrinkage, _])| shrinkage))
 }
 
-/// Returns the eigenvalues and eigenvectors (columns) of the covariance: the sum of products of `residuals`, divided by
-/// the degrees of freedom `freedom`. Beyond [`MOST_DIMENSIONS`], a multiple of the identity replaces the covariance.
+/// Returns the eigenvalues and the eigenvectors (as columns) of the covariance within classes. It is `RᵀR/freedom`,
+/// where the rows of R are `residuals`. Beyond [`MOST_DIMENSIONS`], a multiple of the identity replaces it.
 fn eigen(residuals: &Matrix<f64>, freedom: f64, context: &Context<'_>) -> (Vec<f64>, Matrix<f64>) {
     let (n, d) = (residuals.rows(), residuals.cols());
     let mut vectors = Matrix::<f64>::zeros(d, d);
@@ -147,13 +150,14 @@ fn eigen(residuals: &Matrix<f64>, freedom: f64, context: &Context<'_>) -> (Vec<f
     (vec![mean; d], vectors)
 }
 
-/// The class means in eigenvector coordinates, and the eigenvalues and eigenvectors of the covariance within classes.
+/// The class means, and the eigenvalues and eigenvectors of the covariance within classes. The means are in the
+/// coordinates of the eigenvectors.
 pub(super) struct Scatter {
     counts: Vec<f64>,
     means: Matrix<f64>,
-    /// The class means, packed for products of points with them.
+    /// The class means, packed as the right factor of products with points.
     packed: Packed<f64>,
-    /// The degrees of freedom of the covariance.
+    /// The degrees of freedom of the covariance: the number by which sums of squares are divided.
     freedom: f64,
     /// The eigenvalues of the covariance.
     values: Vec<f64>,
@@ -161,7 +165,7 @@ pub(super) struct Scatter {
     vectors: Matrix<f64>,
 }
 
-/// Log posteriors of points, each from all points but itself, and the spread.
+/// Log posteriors of points, predicted for each point by all points but itself, and the spread of the points.
 struct LeftOut {
     /// `D/k - ‖(x-μ)W‖²` for every point x and every class with mean μ of k points, with the whitening map W and the
     /// spread D.
@@ -192,12 +196,13 @@ impl Scatter {
         Self { counts, packed: means.packed(context), means, freedom, values, vectors }
     }
 
-    /// Returns points in eigenvector coordinates.
+    /// Returns `points` in eigenvector coordinates: the coordinates in the basis of the covariance's eigenvectors.
     pub(super) fn rotate(&self, points: &Matrix<f64>, context: &Context<'_>) -> Matrix<f64> {
         points.times(&columns(&self.vectors, context), context)
     }
 
-    /// Returns the points on which the shrinkage is chosen, in eigenvector coordinates, and their labels.
+    /// Returns the points on which the shrinkage γ is chosen, in eigenvector coordinates, and the labels of these
+    /// points.
     fn validation_points(
         &self,
         points: &Matrix<f64>,
@@ -210,7 +215,7 @@ impl Scatter {
         (self.rotate(&points.select(&sample), context), labels)
     }
 
-    /// Returns the shrinkage with the least log loss on `points`, which are in eigenvector coordinates.
+    /// Returns the shrinkage γ with the least log loss on `points`, which are in eigenvector coordinates.
     fn choose(&self, points: &Matrix<f64>, labels: &[u32], context: &Context<'_>) -> f64 {
         let tries = SHRINKAGES.iter().map(|&shrinkage| {
             let log_posterior = self.leave_one_out(points, labels, shrinkage, context).log_posterior;
@@ -220,8 +225,8 @@ impl Scatter {
         tries.min_by(|a, b| a.0.total_cmp(&b.0)).map_or(1.0, |best| best.1)
     }
 
-    /// Returns the eigenvalues of the inverse of the shrunk covariance. They weight the squared coordinates in
-    /// distances.
+    /// Returns the weights of the squared eigenvector coordinates in distances. They are the eigenvalues of the inverse
+    /// of the shrunk covariance.
     fn weights(&self, shrinkage: f64) -> Vec<f64> {
         let mean = self.values.iter().sum::<f64>() / self.values.len().max(1) as f64;
         let weight = |value: &f64| 1.0 / ((1.0 - shrinkage) * value + shrinkage * mean).max(1e-12);
@@ -234,8 +239,8 @@ impl Scatter {
         Matrix::<f64>::from_fn(rotated.rows(), rotated.cols(), |row, at| rotated.row(row)[at] * scales[at])
     }
 
-    /// Returns the log posteriors of `points`, each from all points but itself. The points are in eigenvector
-    /// coordinates, and the class means include them.
+    /// Returns the log posteriors of `points`, predicted for each point by all points but itself. The points are in
+    /// eigenvector coordinates, and the class means include them.
     fn leave_one_out(&self, points: &Matrix<f64>, labels: &[u32], shrinkage: f64, context: &Context<'_>) -> LeftOut {
         let weights = self.weights(shrinkage);
         let weighted = |points: &Matrix<f64>| {
@@ -289,7 +294,7 @@ fn columns(matrix: &Matrix<f64>, context: &Context<'_>) -> Packed<f64> {
     Packed::new(matrix.rows(), matrix.cols(), |depth, column| matrix.row(depth)[column], context)
 }
 
-/// Packs `matrix` as the right factor of products.
+/// Packs `matrix` as the right factor of matrix products, in f64.
 pub(super) fn packed_columns(matrix: &Matrix, context: &Context<'_>) -> Packed<f64> {
     Packed::new(matrix.rows(), matrix.cols(), |depth, column| f64::from(matrix.row(depth)[column]), context)
 }
@@ -318,7 +323,8 @@ mod tests {
     use crate::numeric::random::Random;
     use crate::posterior::tests::brute_force::solve;
 
-    /// Returns the class means and the sums of products of residuals, without the point `without`.
+    /// Returns the class means, and the sums of products of residuals, computed in plain loops. The point `without` is
+    /// left out.
     fn scatter(
         points: &Matrix<f64>,
         labels: &[u32],
@@ -344,8 +350,8 @@ mod tests {
         (means, products)
     }
 
-    /// The expected values come from a fit without each point. Its covariance loses the point, but keeps its degrees of
-    /// freedom and its trace.
+    /// Leave-one-out distances equal those of a fit without the point. In that fit the covariance loses the point, but
+    /// keeps its degrees of freedom and its trace.
     #[test]
     fn distances_are_those_of_a_fit_without_the_point() {
         let mut random = Random::new(5, 1);
@@ -420,8 +426,8 @@ mod tests {
         }
     }
 
-    /// Returns the shrinkage for 5 random classes of `each` points in 12 dimensions. Points have the standard deviation
-    /// `wide` in the first 6 dimensions, and 1 in the others.
+    /// Returns the shrinkage that is chosen for 5 random classes of `each` points in 12 dimensions. Points have the
+    /// standard deviation `wide` in the first 6 dimensions, and 1 in the others.
     fn chosen(each: usize, wide: f64) -> f64 {
         let mut random = Random::new(3, 9);
         let (classes, d) = (5, 12);
@@ -441,8 +447,8 @@ mod tests {
         shrinkage(&points, &labels, classes, [[first, second], [second, first]], &context).unwrap()
     }
 
-    /// Shrinkage makes a covariance rounder. Many points determine an elongated scatter well, which then needs no
-    /// shrinkage.
+    /// Few points of a round scatter need much shrinkage, which makes a covariance rounder. Many points determine an
+    /// elongated scatter well, so it needs none.
     #[test]
     fn few_points_of_a_round_scatter_are_shrunk_and_many_of_a_long_one_are_not() {
         assert!(chosen(6, 1.0) >= 0.85, "{}", chosen(6, 1.0));

@@ -61,15 +61,15 @@ use crate::error::{Error, Result};
 use crate::method::ByClass;
 use crate::neighbors::{Neighbors, ReverseNeighbors};
 
-/// The scores of the calibration points' true labels, sorted.
+/// The scores of the calibration points' true labels, in ascending order. Thresholds and p-values follow from them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CalibrationScores {
     sorted: Vec<f64>,
 }
 
 impl CalibrationScores {
-    /// Sorts the scores of the calibration points. +∞ is a valid score (no neighbor carries the label). No score at all
-    /// and NaN are errors.
+    /// Sorts the scores of the calibration points. The score +∞ is valid: it says that no neighbor carries the label.
+    /// An empty list and NaN are errors.
     pub fn new(mut scores: Vec<f64>) -> Result<Self> {
         if scores.is_empty() {
             return Err(Error::Data("there are no calibration points; at least one is needed".into()));
@@ -81,7 +81,7 @@ impl CalibrationScores {
         Ok(Self { sorted: scores })
     }
 
-    /// Returns the scores, ascending.
+    /// Returns the scores of the calibration points in ascending order.
     pub fn sorted(&self) -> &[f64] {
         &self.sorted
     }
@@ -91,13 +91,13 @@ impl CalibrationScores {
         self.sorted.len()
     }
 
-    /// Returns `false`: there is at least one score.
+    /// Returns `false`, because [`new`](Self::new) refuses an empty list.
     pub fn is_empty(&self) -> bool {
         self.sorted.is_empty()
     }
 
-    /// Returns the threshold at error level `alpha`. At 0 every label passes: a mix of 0 or 1 gives one of the two
-    /// scores no share of α.
+    /// Returns the threshold for sets at error level `alpha`, which is at least 0 and below 1. At level 0 the threshold
+    /// is +∞, so every label passes.
     pub fn threshold(&self, alpha: f64) -> Result<Threshold> {
         if !(0.0..1.0).contains(&alpha) {
             return Err(Error::config("alpha", alpha, "between 0 and 1, such as 0.1"));
@@ -114,14 +114,14 @@ impl CalibrationScores {
         (self.len() - below) as u32
     }
 
-    /// Returns the p-value of a score, `(1 + #{scores ≥ score}) / (n+1)`.
+    /// Returns the p-value of a score, `(1 + #{calibration scores ≥ score}) / (n+1)`, for n calibration points.
     pub fn p_value(&self, score: f64) -> f64 {
         f64::from(1 + self.at_least(score)) / (self.len() + 1) as f64
     }
 }
 
-/// Returns the 1-based index of the threshold among n sorted scores at error level α, `⌈(1-α)(n+1)⌉`. A product within
-/// 1e-9 of a whole number counts as that number, because f64 rounds it.
+/// Returns the 1-based index `⌈(1-α)(n+1)⌉` of the threshold among n sorted scores, at error level α. A product within
+/// 1e-9 of a whole number counts as this whole number, because f64 rounds products.
 pub fn order_index(alpha: f64, n: usize) -> usize {
     let exact = (1.0 - alpha) * (n as f64 + 1.0);
     let nearest = exact.round();
@@ -129,12 +129,13 @@ pub fn order_index(alpha: f64, n: usize) -> usize {
     if (exact - nearest).abs() <= guard { nearest as usize } else { exact.ceil() as usize }
 }
 
-/// Returns the smallest error level α that `n` calibration points support, `1/(n+1)`.
+/// Returns `1/(n+1)`, the smallest error level α at which sets from `n` calibration points can leave a label out.
 pub fn smallest_alpha(n: usize) -> f64 {
     1.0 / (n as f64 + 1.0)
 }
 
-/// Returns the warning that every label passes because `n` points do not support `alpha`.
+/// Returns the text of a warning: every label passes, because `n` calibration points do not support the error level
+/// `alpha`.
 pub(crate) fn too_few(n: usize, alpha: f64) -> String {
     format!(
         "{n} calibration points support no alpha below {:.3e}, and alpha is {alpha:.3e}: every label passes. \
@@ -143,23 +144,23 @@ pub(crate) fn too_few(n: usize, alpha: f64) -> String {
     )
 }
 
-/// A threshold with its error level and its index among the sorted scores.
+/// A threshold for scores, with its error level and its index among the sorted calibration scores.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Threshold {
-    /// Labels whose score is at most this are in the set.
+    /// The threshold: labels whose score is at most this number are in the set.
     pub value: f64,
-    /// The error level.
+    /// The error level α that the threshold is for.
     pub alpha: f64,
-    /// The 1-based index of the threshold among the sorted scores. If it exceeds `calibration_points`, there is no such
-    /// score and the threshold is +∞.
+    /// The 1-based index of the threshold among the sorted calibration scores. If it exceeds `calibration_points`, no
+    /// score has this index, and the threshold is +∞.
     pub index: usize,
     /// The number of calibration points, n.
     pub calibration_points: usize,
 }
 
 impl Threshold {
-    /// Returns a warning if every label passes. It is `None` if the threshold is finite, or if `alpha` is 0, as a mix
-    /// of 0 or 1 makes it.
+    /// Returns a warning if the threshold is +∞, so that every label passes. With `alpha` 0 there is no warning,
+    /// because every label is meant to pass.
     pub fn warning(&self) -> Option<String> {
         if self.value < f64::INFINITY || self.alpha == 0.0 {
             return None;
@@ -176,18 +177,19 @@ impl Threshold {
     }
 }
 
-/// The number of prior points by which the mean of a class is shrunk towards the mean of all points.
+/// The strength with which the mean of a class is shrunk. The class counts as if it had this many further points at the
+/// mean of all points.
 const PRIOR_POINTS: f64 = 3.0;
-/// The smallest number of fit points per cluster, on average.
+/// The smallest number of fit points in a cluster of classes, averaged over clusters.
 const CLUSTER_POINTS: usize = 100;
-/// The largest number of clusters.
+/// The largest number of clusters of classes.
 const MAX_CLUSTERS: usize = 8;
 
-/// The strata of the classes. A calibration point is compared only with queries whose label is in the stratum of its
-/// class.
+/// The strata: groups of classes within which points are compared. A calibration point is compared only with queries
+/// whose candidate label is in the stratum of its class.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Strata {
-    /// The stratum of every class.
+    /// The index of the stratum of every class.
     of_class: Vec<u32>,
     /// The number of calibration points in every stratum.
     points: Vec<usize>,
@@ -196,8 +198,9 @@ pub(crate) struct Strata {
 }
 
 impl Strata {
-    /// Creates the strata of calibration points with these `labels`; `None` if every point is compared with all points.
-    /// A class that `clusters` does not hold is in the cluster of average difficulty.
+    /// Creates the strata of the classes for calibration points with these `labels`. Returns `None` if `by_class`
+    /// compares every point with all points. A class that `clusters` does not hold is in the cluster of average
+    /// difficulty.
     pub(crate) fn new(by_class: ByClass, clusters: &Clusters, classes: usize, labels: &[u32]) -> Option<Self> {
         let of_class: Vec<u32> = match by_class {
             ByClass::All | ByClass::Balanced => return None,
@@ -211,12 +214,12 @@ impl Strata {
         Some(Self { of_class, points, all: labels.len() })
     }
 
-    /// Returns whether a calibration point of class `point` is compared with queries that carry `label`.
+    /// Returns whether calibration points of the class `point` are compared with queries that carry `label`.
     pub(crate) fn compares(&self, point: u32, label: usize) -> bool {
         self.of_class[point as usize] == self.of_class[label]
     }
 
-    /// Returns the index of a label's stratum.
+    /// Returns the index of the stratum that holds `label`.
     pub(crate) fn of(&self, label: u32) -> u32 {
         self.of_class[label as usize]
     }
@@ -226,26 +229,26 @@ impl Strata {
         self.points.len()
     }
 
-    /// Rescales `count`, among the calibration points of the label's stratum and the query, to all calibration points
-    /// and the query. The result is rounded up, so that p-values only grow.
+    /// Rescales a count from the stratum of `label` to all points. `count` is a number of points among the stratum's
+    /// calibration points and the query. The result is rounded up, so that p-values only grow.
     pub(crate) fn scaled(&self, label: usize, count: u32) -> u32 {
         let own = self.points[self.of_class[label] as usize] + 1;
         (count as usize * (self.all + 1)).div_ceil(own) as u32
     }
 }
 
-/// Groups of classes of similar difficulty.
+/// Groups of classes of similar difficulty. A class is difficult if its fit points have large scores.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Clusters {
-    /// The cluster of every class that the fit points have.
+    /// The index of the cluster of every class that has fit points.
     of_class: Vec<u32>,
-    /// The cluster of average difficulty, for classes without fit points.
+    /// The index of the cluster of average difficulty, which takes classes without fit points.
     middle: u32,
 }
 
 impl Clusters {
-    /// Groups the classes by the mean score of their fit points. `scores` holds the cross-fitted score of every fit
-    /// point, `labels` its class.
+    /// Groups the classes by the mean score of their fit points. `scores` holds the score of every fit point, predicted
+    /// by experts trained without it. `labels` holds the class of every fit point.
     pub(crate) fn new(scores: &[f64], labels: &[u32], classes: usize) -> Self {
         let average = scores.iter().sum::<f64>() / scores.len().max(1) as f64;
         let mut sums = vec![(0.0, 0usize); classes];
@@ -275,12 +278,12 @@ impl Clusters {
         Self { of_class, middle }
     }
 
-    /// Returns the index of a class's cluster.
+    /// Returns the index of the cluster that holds `class`.
     fn of(&self, class: usize) -> u32 {
         self.of_class.get(class).copied().unwrap_or(self.middle)
     }
 
-    /// Returns whether all cluster indices are in the range that a fit can assign.
+    /// Returns whether every index of a cluster is in the range that a fit can assign.
     pub(crate) fn is_valid(&self) -> bool {
         let valid = |&cluster: &u32| (cluster as usize) < MAX_CLUSTERS;
         self.of_class.iter().all(valid) && valid(&self.middle)
@@ -292,19 +295,20 @@ impl Clusters {
     }
 }
 
-/// Class offsets: the shrunken mean difficulty h of each class's calibration points, less the mean over all fit points.
-/// The [module](self) defines h.
+/// Class offsets, which bring the coverage of classes closer to each other. The offset of a class is its mean
+/// difficulty less the mean of all fit points, shrunk towards 0. The [module](self) defines the difficulty h of a
+/// point.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Offsets {
-    /// The sum of the difficulties h of each class's calibration points, and the number of these points.
+    /// For every class, the sum of the difficulties h of its calibration points, and the number of these points.
     sums: Vec<(f64, usize)>,
-    /// The mean difficulty h of the fit points.
+    /// The mean difficulty h of all fit points.
     average: f64,
 }
 
 impl Offsets {
-    /// Sums up `scores`, the difficulties h of the calibration points. `average` is the mean difficulty of the fit
-    /// points; it counts as 0 if it is not finite.
+    /// Sums up the difficulties h of the calibration points by class. `scores` holds these difficulties. `average` is
+    /// the mean difficulty of the fit points; it counts as 0 if it is not finite.
     pub(crate) fn new(scores: &[f64], labels: &[u32], classes: usize, average: f64) -> Self {
         let mut sums = vec![(0.0, 0); classes];
         for (&score, &label) in scores.iter().zip(labels) {
@@ -320,7 +324,8 @@ impl Offsets {
         self.from(self.sums[class])
     }
 
-    /// Returns the offset of a class after a query with the difficulty `score` is added to it.
+    /// Returns the offset of a class after a query with the difficulty `score` joins the calibration points of the
+    /// class.
     pub(crate) fn joined(&self, class: usize, score: f64) -> f64 {
         let (sum, count) = self.sums[class];
         self.from((sum + score, count + 1))
@@ -331,61 +336,66 @@ impl Offsets {
     }
 }
 
-/// The number m of the neighbor whose distance is the novelty score. It exceeds 1, so that a single near copy does not
-/// make a point look familiar.
+/// The number m: the novelty score of a point is its distance to its m-th nearest reference point. Since m exceeds 1, a
+/// single near copy does not make a point look familiar.
 pub const NOVELTY_NEIGHBORS: usize = 5;
 
-/// The novelty scores of the calibration points, among which queries are ranked.
+/// The novelty scores of the calibration points, with which the novelty score of a query is compared. A novelty score
+/// is the distance to the m-th nearest reference point.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Novelty {
-    /// The number m of the neighbor whose distance is the score; below [`NOVELTY_NEIGHBORS`] if there are fewer.
+    /// The number m: a novelty score is the distance to the m-th nearest reference point. It is below
+    /// [`NOVELTY_NEIGHBORS`] if fewer neighbors are found.
     neighbors: usize,
     /// The squared distance of each calibration point to its m-th neighbor; +∞ for a point with fewer neighbors.
     squared: CalibrationScores,
 }
 
 impl Novelty {
-    /// Returns the number m of the neighbor whose distance is the score, if a search finds `searched` neighbors of each
-    /// point among `reference` points.
+    /// Returns the number m: a novelty score is the distance to the m-th neighbor. A search finds `searched` neighbors
+    /// of each point among `reference` points, so m is limited to these two numbers.
     pub(crate) fn neighbors(searched: usize, reference: usize) -> usize {
         NOVELTY_NEIGHBORS.min(searched).min(reference).max(1)
     }
 
-    /// Computes the scores of the calibration points from their neighbors `found`; [`neighbors`](Self::neighbors)
-    /// explains the two numbers.
+    /// Computes the novelty scores of the calibration points. `found` holds their neighbors: `searched` per point, out
+    /// of `reference` points.
     pub(crate) fn new(found: &Neighbors, searched: usize, reference: usize) -> Result<Self> {
         let neighbors = Self::neighbors(searched, reference);
         let of = |row: usize| found.squared(row).get(neighbors - 1).copied().unwrap_or(f64::INFINITY);
         Self::from_distances((0..found.len()).map(of).collect(), neighbors)
     }
 
-    /// Takes over the squared distance of each calibration point to its m-th neighbor; `neighbors` is m.
+    /// Creates the novelty scores from the squared distance of each calibration point to its m-th neighbor. `neighbors`
+    /// is the number m.
     pub(crate) fn from_distances(squared: Vec<f64>, neighbors: usize) -> Result<Self> {
         Ok(Self { neighbors, squared: CalibrationScores::new(squared)? })
     }
 
-    /// Returns the number m of the neighbor whose distance is the score.
+    /// Returns the number m: a novelty score is the distance to the m-th neighbor.
     pub(crate) fn nth(&self) -> usize {
         self.neighbors
     }
 
-    /// Returns the squared distances of the calibration points to their m-th neighbors, ascending.
+    /// Returns the squared distances of the calibration points to their m-th neighbors, in ascending order.
     pub(crate) fn squared(&self) -> &[f64] {
         self.squared.sorted()
     }
 
-    /// Returns the m-th of the ascending squared distances of a point to its neighbors; +∞ if there are fewer.
+    /// Returns the m-th smallest squared distance from a point to its neighbors, or +∞ if there are fewer than m.
+    /// `squared` holds these distances in ascending order.
     fn distance(&self, squared: &[f64]) -> f64 {
         squared.get(self.neighbors - 1).copied().unwrap_or(f64::INFINITY)
     }
 
-    /// Returns the p-values of queries in split calibration or with reuse, from the neighbors `found` of the queries.
+    /// Returns the novelty p-value of every query in split calibration or with reuse. `found` holds the neighbors of
+    /// the queries.
     pub(crate) fn p_values(&self, found: &Neighbors) -> Vec<f64> {
         (0..found.len()).map(|query| self.squared.p_value(self.distance(found.squared(query)))).collect()
     }
 
-    /// Returns the p-values of queries in full calibration. `found` holds the neighbors of the queries, `bag` the
-    /// neighbors of the calibration points, and `reverse` the calibration points that have a query among their
+    /// Returns the novelty p-value of every query in full calibration. `found` holds the neighbors of the queries, and
+    /// `bag` those of the calibration points. `reverse` holds the calibration points that have a query among their
     /// neighbors.
     pub(crate) fn p_values_in_bag(&self, found: &Neighbors, reverse: &ReverseNeighbors, bag: &Neighbors) -> Vec<f64> {
         let of = |query: usize| {
@@ -402,8 +412,8 @@ impl Novelty {
         (0..found.len()).map(of).collect()
     }
 
-    /// Returns the squared score of a calibration point before and after a query is added at the squared distance
-    /// `squared`. `own` holds the ascending squared distances of the point's neighbors.
+    /// Returns the squared novelty score of a calibration point before and after a query is added. The query is at the
+    /// squared distance `squared` from the point. `own` holds the ascending squared distances of the point's neighbors.
     fn with_query(&self, own: &[f64], squared: f64) -> (f64, f64) {
         let before = self.distance(own);
         // Neighbors farther than the query move back by one index, so the (m-1)-th may become the m-th.
@@ -501,7 +511,8 @@ mod strata_tests {
 mod novelty_tests {
     use super::*;
 
-    /// Neighbors lie at squared distances 1, 2 and 4, and m is 2.
+    /// A query moves the farther neighbors of a point back by one place. The neighbors are at squared distances 1, 2
+    /// and 4, and m is 2.
     #[test]
     fn a_query_moves_farther_neighbors_back() {
         let novelty = Novelty::from_distances(vec![1.0], 2).unwrap();

@@ -25,13 +25,13 @@ pub(crate) struct Contrastive {
     pub(crate) neighbors: usize,
     /// The temperature τ.
     pub(crate) temperature: f64,
-    /// The kernel of the learned space.
+    /// The kernel K, which turns a distance in the learned space into a similarity.
     pub(crate) kernel: Kernel,
 }
 
 impl Contrastive {
-    /// Returns `d/τ` for a neighbor at the squared distance `squared` from the anchor, where `d = 2(1 - K)` and τ is
-    /// the temperature.
+    /// Returns the loss `d/τ` of a neighbor. `squared` is its squared distance to the anchor, which is the nearest
+    /// neighbor of the query. Here `d = 2(1 - K)` for the kernel value K at this distance, and τ is the temperature.
     pub(crate) fn loss(&self, squared: f64) -> f64 {
         2.0 * self.kernel.one_minus_value(squared) / self.temperature
     }

@@ -23,10 +23,10 @@ use crate::neighbors::Neighbors;
 use crate::numeric::matrix::Matrix;
 use crate::numeric::matrix::Ragged;
 
-/// The number of queries in a parallel task.
+/// The number of queries that one parallel task scores.
 const TILE: usize = 64;
 
-/// The scores of every label of every query. Listed labels have finite scores; labels that are not listed have the
+/// The scores of every label of every query. Listed labels have finite scores, and all other labels of a query have the
 /// score +∞.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct LabelScores {
@@ -37,7 +37,7 @@ pub(crate) struct LabelScores {
 }
 
 impl LabelScores {
-    /// Creates the scores from one row per query, which lists labels in ascending order with their scores.
+    /// Creates the scores from one row per query. A row lists labels in ascending order, each with its score.
     #[cfg(test)]
     pub(crate) fn from_rows<'a>(rows: impl IntoIterator<Item = &'a [(u32, f64)]>) -> Self {
         let mut all = Self::default();
@@ -53,7 +53,7 @@ impl LabelScores {
         self.labels.len()
     }
 
-    /// Returns the labels (ascending) and the scores of one query.
+    /// Returns the listed labels of one query in ascending order, and their scores.
     pub(crate) fn row(&self, query: usize) -> (&[u32], &[f64]) {
         (self.labels.row(query), &self.scores[self.labels.range(query)])
     }
@@ -64,7 +64,7 @@ impl LabelScores {
         labels.binary_search(&label).map_or(f64::INFINITY, |place| scores[place])
     }
 
-    /// Adds `noise(query, label)` to every score.
+    /// Adds `noise(query, label)` to the score of every listed label. The other scores are +∞ and remain so.
     pub(crate) fn add_noise(&mut self, noise: impl Fn(usize, u32) -> f64) {
         for query in 0..self.len() {
             let scores = &mut self.scores[self.labels.range(query)];
@@ -75,12 +75,13 @@ impl LabelScores {
     }
 }
 
-/// The input of a [`NeighborScore`]: the neighbors of one query, nearest first, and the reference points.
+/// The input of a [`NeighborScore`]: the neighbors of one query, nearest first, and the reference points. Reference
+/// points are the labelled points among which neighbors are searched.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Neighborhood<'a> {
     /// The indices of the neighbors among the reference points.
     pub(crate) ids: &'a [u32],
-    /// The squared distances of the neighbors to the query.
+    /// The squared distances from the query to its neighbors, in the order of `ids`.
     pub(crate) squared: &'a [f64],
     /// The labels of all reference points.
     pub(crate) labels: &'a [u32],
@@ -88,24 +89,25 @@ pub(crate) struct Neighborhood<'a> {
     pub(crate) points: &'a Matrix,
 }
 
-/// A score that is computed from the neighbors of a query.
+/// A nonconformity score that is computed from the neighbors of a query.
 pub(crate) trait NeighborScore: Sync {
-    /// Returns the number of neighbors that the score uses. The neighborhood may hold more, or fewer if there are few
-    /// reference points.
+    /// Returns the number of nearest neighbors that the score uses. A neighborhood may hold more, which the score
+    /// ignores, or fewer if there are few reference points.
     fn neighbors(&self) -> usize;
 
-    /// Offers values for labels of one query to `best`. The smallest value that is offered for a label is its score.
+    /// Offers values for labels of one query to `best`. The smallest value that is offered for a label becomes the
+    /// label's score.
     fn score(&self, neighborhood: &Neighborhood<'_>, best: &mut BestPerLabel);
 }
 
-/// The smallest value that was offered for every label of one query.
+/// A collector of one query's scores. It keeps the smallest value that a [`NeighborScore`] offers for every label.
 #[derive(Clone, Debug)]
 pub(crate) struct BestPerLabel {
     /// The smallest value of every label; +∞ if no value was offered.
     values: Vec<f64>,
-    /// The labels for which a value was offered.
+    /// The labels for which a value was offered, so that their entries in `values` are finite.
     touched: Vec<u32>,
-    /// Buffers that a score may use while it computes values.
+    /// Two buffers that a [`NeighborScore`] may use while it computes values. They are kept to save allocations.
     scratch: (Vec<f64>, Vec<f64>),
 }
 
@@ -114,7 +116,7 @@ impl BestPerLabel {
         Self { values: vec![f64::INFINITY; classes], touched: Vec::new(), scratch: Default::default() }
     }
 
-    /// Offers a finite value for a label.
+    /// Offers a finite value for a label. The smallest value that is offered becomes the label's score.
     pub(crate) fn offer(&mut self, label: u32, value: f64) {
         let best = &mut self.values[label as usize];
         if *best == f64::INFINITY {
@@ -123,8 +125,8 @@ impl BestPerLabel {
         *best = best.min(value);
     }
 
-    /// Moves the labels for which a value was offered, in ascending order, and their values to the end of `all`, as one
-    /// query.
+    /// Appends the collected scores to `all` as those of one query, with labels ascending. The collector is empty
+    /// afterwards.
     fn drain_into(&mut self, all: &mut LabelScores) {
         self.touched.sort_unstable();
         let values = &mut self.values;
@@ -134,8 +136,8 @@ impl BestPerLabel {
     }
 }
 
-/// Computes several neighbor scores of every query at once. `points` and `labels` are those of the reference points;
-/// each label is below `classes`.
+/// Computes N neighbor scores for every label of every query. `neighbors` holds the neighbors of each query among the
+/// reference points. `points` and `labels` describe these reference points, and each label is below `classes`.
 pub(crate) fn of_neighbors<const N: usize>(
     scores: [&dyn NeighborScore; N],
     neighbors: &Neighbors,

@@ -3,8 +3,8 @@
 use crate::numeric::matrix::Ragged;
 use crate::scores::LabelScores;
 
-/// The rank score and the contrastive score of every label of every query. Listed labels have at least one finite
-/// score. For labels that are not listed, both scores are +∞.
+/// The rank score and the contrastive score of every label of every query. For a listed label, at least one of the two
+/// is finite. For all other labels, both are +∞.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct PairedScores {
     /// The listed labels, ascending within a query.
@@ -36,7 +36,7 @@ impl PairedScores {
         self.labels.len()
     }
 
-    /// Returns the labels (ascending), the rank scores and the contrastive scores of one query.
+    /// Returns the listed labels of one query in ascending order, their rank scores and their contrastive scores.
     pub(crate) fn row(&self, query: usize) -> (&[u32], &[f64], &[f64]) {
         let range = self.labels.range(query);
         (self.labels.row(query), &self.rank[range.clone()], &self.contrast[range])
@@ -52,12 +52,12 @@ impl PairedScores {
         }
     }
 
-    /// Returns the rank scores and the contrastive scores of one label per query: `labels[query]`.
+    /// Returns the rank score and the contrastive score of one label per query. `labels[query]` is this label.
     pub(crate) fn of_labels(&self, labels: &[u32]) -> (Vec<f64>, Vec<f64>) {
         labels.iter().enumerate().map(|(query, &label)| self.get(query, label)).unzip()
     }
 
-    /// Returns the scores of the given queries.
+    /// Returns the scores of the queries with the given indices.
     pub(crate) fn select(&self, queries: &[usize]) -> Self {
         let mut selected = Self::default();
         for &query in queries {
@@ -69,7 +69,7 @@ impl PairedScores {
         selected
     }
 
-    /// Appends the scores of further queries.
+    /// Appends the scores of the queries in `other`.
     pub(crate) fn append(&mut self, other: Self) {
         self.labels.append(other.labels);
         self.rank.extend(other.rank);

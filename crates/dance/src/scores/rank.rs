@@ -11,7 +11,7 @@
 use crate::numeric::random;
 use crate::scores::{BestPerLabel, NeighborScore, Neighborhood};
 
-/// The tag of the random stream that breaks ties.
+/// The tag of the random stream that breaks ties of ranks.
 const TIE_PURPOSE: u64 = 0x71e5;
 
 /// The rank score (the paper, equation 2): the rank of the nearest neighbor that carries the label.
@@ -19,7 +19,7 @@ const TIE_PURPOSE: u64 = 0x71e5;
 pub(crate) struct Rank {
     /// The number of neighbors that the score uses (`m_knn` in the paper).
     pub(crate) neighbors: usize,
-    /// True if points at the same distance share a rank; otherwise their ranks are consecutive.
+    /// If true, points at equal distances share the smallest of their ranks. Otherwise their ranks are consecutive.
     pub(crate) shared_ties: bool,
 }
 
@@ -38,8 +38,8 @@ impl NeighborScore for Rank {
     }
 }
 
-/// Returns a draw from the uniform distribution between 0 and `width`. It depends on the seed, the tag `part` of the
-/// data set, the point and the label alone.
+/// Returns the noise that breaks ties of ranks: a uniform draw between 0 and `width`. Only the seed, the point, the
+/// label and the tag `part` of the data set determine the draw.
 pub(crate) fn tie_noise(seed: u64, width: f64, part: u64, point: u64, label: u32) -> f64 {
     width * random::uniform_of(&[seed, TIE_PURPOSE, part, point, u64::from(label)])
 }

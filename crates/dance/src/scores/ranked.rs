@@ -30,31 +30,32 @@ use crate::numeric::matrix::Matrix;
 use crate::numeric::random;
 use crate::scores::sets::Sets;
 
-/// The tag of the random stream of the draws u.
+/// The tag of the random stream that gives the draws u of the [module](self).
 const DRAW_PURPOSE: u64 = 0xd4a3;
-/// The tag of the draws of calibration points.
+/// The tag of calibration points. It enters their random draws, so that other points have other draws.
 const CALIBRATION_PART: u64 = 0;
-/// The tag of the draws of queries.
+/// The tag of queries. It enters their random draws, so that other points have other draws.
 const QUERY_PART: u64 = 1;
-/// The number of rows in a parallel task.
+/// The number of rows of probabilities in a parallel task.
 const TILE: usize = 64;
 
-/// A label of a row of class probabilities, with the numbers from which its scores follow.
+/// A label of a row of class probabilities, with the numbers from which every nonconformity score of the label follows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RankedLabel {
     /// The 1-based rank of the label by probability. Ties go to the lower label.
     pub rank: usize,
     /// The probability of the label.
     pub probability: f64,
-    /// The largest probability of the row.
+    /// The largest probability in the row of the label.
     pub largest: f64,
-    /// The total probability `C_r` of the labels up to this rank r.
+    /// The total probability `C_r` of the r most probable labels of the row, where r is the rank of this label.
     pub mass: f64,
-    /// The random draw u of the row, between 0 and 1.
+    /// The random draw u of the row, between 0 and 1, which randomises scores.
     pub draw: f64,
 }
 
-/// A nonconformity score of class probabilities. No score falls as the rank of the label grows.
+/// A nonconformity score of class probabilities: small if the label conforms. In a row of probabilities, no score falls
+/// from one rank to the next.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RankedScore {
     /// LAC (Sadinle, Lei and Wasserman, 2019): `1 - p_y` for a label y with probability `p_y`. Sets are the smallest on
@@ -64,29 +65,29 @@ pub enum RankedScore {
     /// total probability of the labels up to rank r, and u a random number between 0 and 1. With u = 0 sets are larger
     /// than necessary.
     Aps,
-    /// RAPS (Angelopoulos, Bates, Malik and Jordan, 2021): APS plus `penalty·max(0, r - free_ranks)` for the label of
-    /// rank r.
+    /// RAPS (Angelopoulos, Bates, Malik and Jordan, 2021): the score [APS](Self::Aps) plus `penalty·max(0, r -
+    /// free_ranks)`, for the label of rank r.
     Raps {
-        /// The penalty for every rank beyond the free ranks.
+        /// The number that is added to the score for every rank beyond the free ranks.
         penalty: f64,
-        /// The number of first ranks without a penalty.
+        /// The number of ranks that get no penalty, counted from rank 1.
         free_ranks: usize,
     },
     /// SAPS (Huang, Xi, Zhang, Wei and others, 2024): `u·p_max` at rank 1 and `p_max + (r - 2 + u)·weight` at a later
     /// rank r. `p_max` is the largest probability of the row, and u a random number between 0 and 1.
     Saps {
-        /// The penalty for every rank after the first.
+        /// The number that is added to the score for every rank after the first.
         weight: f64,
     },
 }
 
 impl RankedScore {
-    /// RAPS with the penalty 0.001 and one free rank, as in the paper's runs.
+    /// The score RAPS with the penalty 0.001 and one free rank, as in the paper's experiments.
     pub const RAPS: Self = Self::Raps { penalty: 0.001, free_ranks: 1 };
-    /// SAPS with the weight 0.2.
+    /// The score SAPS with the weight 0.2.
     pub const SAPS: Self = Self::Saps { weight: 0.2 };
 
-    /// Returns the score of a label; small if the label conforms.
+    /// Returns the nonconformity score of a label, which is small if the label conforms.
     pub fn score(self, label: &RankedLabel) -> f64 {
         let aps = label.mass - label.draw * label.probability;
         match self {
@@ -99,14 +100,15 @@ impl RankedScore {
     }
 }
 
-/// The source of the random draws u, one per row of probabilities, which randomise scores.
+/// The source of the random draws u, which randomise scores. Every row of probabilities has one draw.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Draws {
-    /// u = 0 in every row, which makes scores deterministic.
+    /// The draw u is 0 in every row, so that scores are deterministic.
     Zero,
-    /// One uniform draw between 0 and 1 per row, which depends on the seed, the tag of the data set and the row alone.
+    /// A uniform draw between 0 and 1 for each row. It depends only on the seed, the tag of the data set and the index
+    /// of the row.
     Seeded {
-        /// The seed.
+        /// The seed of all draws.
         seed: u64,
         /// The tag of the data set (calibration points, queries …). Rows of different data sets have independent draws.
         part: u64,
@@ -114,17 +116,17 @@ pub enum Draws {
 }
 
 impl Draws {
-    /// Returns the draws of calibration points; u = 0 without a seed.
+    /// Returns the source of the draws u for calibration points. Without a seed, every u is 0.
     pub fn calibration(seed: Option<u64>) -> Self {
         seed.map_or(Self::Zero, |seed| Self::Seeded { seed, part: CALIBRATION_PART })
     }
 
-    /// Returns the draws of queries; u = 0 without a seed.
+    /// Returns the source of the draws u for queries. Without a seed, every u is 0.
     pub fn queries(seed: Option<u64>) -> Self {
         seed.map_or(Self::Zero, |seed| Self::Seeded { seed, part: QUERY_PART })
     }
 
-    /// Returns the draw u of one row.
+    /// Returns the draw u for the row with the index `row`.
     pub fn of(self, row: usize) -> f64 {
         match self {
             Self::Zero => 0.0,
@@ -133,12 +135,12 @@ impl Draws {
     }
 }
 
-/// Rounds a probability to a multiple of 2⁻⁵², so that sums are exact.
+/// Rounds a probability to a multiple of 2⁻⁵², so that sums of such numbers in f64 are exact.
 fn exact(probability: f32) -> f64 {
     (f64::from(probability) + 1.0) - 1.0
 }
 
-/// Ranks one label of a row of probabilities without sorting the row. `draw` is the draw u of the row.
+/// Finds the rank of `label` in a row of class probabilities, without sorting the row. `draw` is the draw u of the row.
 pub fn ranked_label(row: &[f32], label: u32, draw: f64) -> RankedLabel {
     let own = row[label as usize];
     let (before, after) = row.split_at(label as usize);
@@ -157,8 +159,8 @@ pub fn ranked_label(row: &[f32], label: u32, draw: f64) -> RankedLabel {
     RankedLabel { rank, probability: exact(own), largest: exact(largest), mass, draw }
 }
 
-/// Ranks the label `labels[row]` in every row of probabilities. A label without a column is an error, and so are more
-/// or fewer labels than rows.
+/// Finds the rank of one label per row of class probabilities: of `labels[row]`. Returns an error if a label has no
+/// column, or if there is not one label per row.
 pub fn ranked_labels(
     probabilities: &Matrix,
     labels: &[u32],
@@ -183,13 +185,13 @@ pub fn ranked_labels(
     Ok(context.run(|| (0..labels.len()).into_par_iter().with_min_len(TILE).map(ranked).collect()))
 }
 
-/// Returns the score of every one of `ranked_labels`.
+/// Returns the nonconformity scores of the given ranked labels.
 pub fn scores(score: RankedScore, ranked_labels: &[RankedLabel]) -> Vec<f64> {
     ranked_labels.iter().map(|label| score.score(label)).collect()
 }
 
-/// Returns all labels of a row of probabilities with their ranks, most probable first. No probability is negative;
-/// `draw` is the draw u of the row.
+/// Returns all labels of a row of probabilities with their ranks, most probable first. The row must hold no negative
+/// number. `draw` is the draw u of the row.
 pub fn ranking(row: &[f32], draw: f64) -> impl Iterator<Item = (u32, RankedLabel)> + use<> {
     // One number per label orders both: the inverted bits of the probability above the bits of the label.
     let key = |(label, p): (u32, &f32)| (u64::from(!(p + 0.0).to_bits()) << 32) | u64::from(label);
@@ -205,14 +207,15 @@ pub fn ranking(row: &[f32], draw: f64) -> impl Iterator<Item = (u32, RankedLabel
     })
 }
 
-/// Returns one list of sets per entry of `cuts`, which is a score with its threshold. A label is in the set of a row if
-/// its score is at most the threshold. Each row is sorted once.
+/// Returns one list of sets for each pair of a score and a threshold in `cuts`. The set of a row of probabilities holds
+/// the labels whose score is at most the threshold.
 pub fn sets(probabilities: &Matrix, cuts: &[(RankedScore, f64)], draws: Draws, context: &Context<'_>) -> Vec<Sets> {
     sets_with(probabilities, cuts.len(), draws, |_, which| cuts[which], context)
 }
 
-/// Returns one list of sets per score. `cut(row, which)` returns the score with the index `which`, below `scores`, and
-/// its threshold for the row.
+/// Returns one list of sets for each of several scores, whose thresholds may differ between rows of probabilities.
+/// `scores` is the number of scores. `cut(row, which)` returns the score with the index `which` and its threshold for
+/// the row.
 pub fn sets_with(
     probabilities: &Matrix,
     scores: usize,

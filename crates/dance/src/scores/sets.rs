@@ -1,22 +1,22 @@
 //! Conformal p-values of labels as whole counts, and the sets of labels that follow.
 //!
-//! The count of a label is the number of points whose score is at least that of the query with the label, among the n
-//! calibration points and the query itself. The p-value is `p = count/(n+1)`, and a label is in the set at error level
-//! α if and only if `p > α`. In whole numbers that is `count ≥ n + 2 - ⌈(1-α)(n+1)⌉`. This rule serves every method and
-//! is exact however α is rounded. Many labels of a query have the same counts, so these are stored once per query, as
-//! `rest`, and the labels are not listed.
+//! The count of a label is a number of points: those whose score is at least that of the query with the label. The n
+//! calibration points and the query itself are counted. The p-value is `p = count/(n+1)`, and a label is in the set at
+//! error level α if and only if `p > α`. In whole numbers that is `count ≥ n + 2 - ⌈(1-α)(n+1)⌉`. This rule serves
+//! every method and is exact however α is rounded. Many labels of a query have the same counts. These counts are stored
+//! once per query, as `rest`, and the labels are not listed.
 
 use crate::numeric::matrix::Ragged;
 use crate::scores::calibration::order_index;
 use serde::{Deserialize, Serialize};
 
-/// The counts of one label of a query. A count is 1 + the number of calibration points that conform no better than the
-/// query with the label.
+/// The counts of one label of a query, from which its p-values follow. A count is 1 + the number of calibration points
+/// whose score is at least that of the query with this label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counts {
-    /// The count if one score decides.
+    /// The count if the method compares one score.
     One(u32),
-    /// The counts if two scores decide, each with its own share of α.
+    /// The counts if the method compares two scores, each with its own share of the error level α.
     Both {
         /// The count by the rank score.
         rank: u32,
@@ -26,14 +26,14 @@ pub enum Counts {
 }
 
 impl Counts {
-    /// Returns the count by the rank score, or the only count.
+    /// Returns the count by the rank score if there are two counts, otherwise the only count.
     pub fn rank(self) -> u32 {
         match self {
             Self::One(count) | Self::Both { rank: count, .. } => count,
         }
     }
 
-    /// Returns the count by the contrastive score, or the only count.
+    /// Returns the count by the contrastive score if there are two counts, otherwise the only count.
     pub fn contrast(self) -> u32 {
         match self {
             Self::One(count) | Self::Both { contrast: count, .. } => count,
@@ -41,25 +41,26 @@ impl Counts {
     }
 }
 
-/// The counts of every label of every query, from which p-values and sets follow.
+/// The [`Counts`] of every label of every query, from which p-values and sets follow. Only labels with counts of their
+/// own are listed. All other labels of a query share their counts, which are stored once.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LabelCounts {
     /// The number of calibration points, n.
     calibration_points: usize,
-    /// The listed labels, whose counts differ from `rest`, ascending within a query.
+    /// The listed labels of every query, in ascending order. All other labels of a query have the counts in `rest`.
     labels: Ragged<u32>,
     /// The counts of every label in `labels`.
     counts: Vec<Counts>,
-    /// The counts of all labels of each query that are not listed.
+    /// For every query, the counts that all unlisted labels share.
     rest: Vec<Counts>,
 }
 
-/// The smallest [`Counts`] with which a label is in a set at one error level.
+/// The smallest [`Counts`] with which a label is in a set, at one error level α.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// The smallest count if one score decides.
+    /// The smallest count if the method compares one score.
     One(u32),
-    /// The smallest counts if two scores decide, each with its own share of α.
+    /// The smallest counts if the method compares two scores, each with its own share of α. A label needs both counts.
     Both {
         /// The smallest count by the rank score.
         rank: u32,
@@ -69,8 +70,8 @@ pub enum Cut {
 }
 
 impl Cut {
-    /// Returns whether a label with these counts is in the set. It is not if counts and cut differ in the number of
-    /// scores.
+    /// Returns whether a label with these counts is in the set. The result is false if the cut is for one score and the
+    /// counts are for two, or the reverse.
     fn passes(self, counts: Counts) -> bool {
         match (self, counts) {
             (Self::One(least), Counts::One(count)) => count >= least,
@@ -82,19 +83,21 @@ impl Cut {
     }
 }
 
-/// Returns the smallest count whose p-value exceeds the error level `alpha`, for the given number of calibration
-/// points.
+/// Returns the smallest count with a p-value `count/(n+1)` above the error level `alpha`. `points` is the number n of
+/// calibration points.
 pub fn least_count(alpha: f64, points: usize) -> u32 {
     (points + 2).saturating_sub(order_index(alpha, points)) as u32
 }
 
 impl LabelCounts {
-    /// Creates an empty list for the given number of calibration points.
+    /// Creates a list without queries. `calibration_points` is the number n of calibration points behind the counts. A
+    /// count then has the p-value `count/(n+1)`.
     pub fn new(calibration_points: usize) -> Self {
         Self { calibration_points, ..Self::default() }
     }
 
-    /// Appends a query: labels in ascending order with their counts, and the counts `rest` of all other labels.
+    /// Appends one query. `labels` lists labels in ascending order with their counts, and all other labels have the
+    /// counts `rest`.
     pub fn push(&mut self, labels: impl IntoIterator<Item = (u32, Counts)>, rest: Counts) {
         let counts = &mut self.counts;
         self.labels.push(labels.into_iter().filter(|&(_, own)| own != rest).map(|(label, own)| {
@@ -104,7 +107,7 @@ impl LabelCounts {
         self.rest.push(rest);
     }
 
-    /// Concatenates the counts of several groups of queries.
+    /// Concatenates the counts of several groups of queries, which share the number of calibration points.
     pub(crate) fn concat(calibration_points: usize, groups: Vec<Self>) -> Self {
         let mut all = Self::new(calibration_points);
         for group in groups {
@@ -113,7 +116,7 @@ impl LabelCounts {
         all
     }
 
-    /// Appends further queries.
+    /// Appends the counts of the queries in `other`.
     pub(crate) fn append(&mut self, other: Self) {
         self.calibration_points = other.calibration_points;
         self.labels.append(other.labels);
@@ -121,7 +124,7 @@ impl LabelCounts {
         self.rest.extend(other.rest);
     }
 
-    /// Returns the counts of the given queries.
+    /// Returns the counts of the queries with the given indices.
     pub fn select(&self, queries: &[usize]) -> Self {
         let mut selected = Self::new(self.calibration_points);
         for &query in queries {
@@ -146,23 +149,24 @@ impl LabelCounts {
         self.calibration_points
     }
 
-    /// Returns the p-value of a count, `count/(n+1)`.
+    /// Returns the p-value `count/(n+1)` of a count, where n is the number of calibration points.
     pub fn p_value(&self, count: u32) -> f64 {
         f64::from(count) / (self.calibration_points as f64 + 1.0)
     }
 
-    /// Returns the listed labels of a query (ascending), their counts, and the counts of all other labels.
+    /// Returns the listed labels of a query in ascending order, their counts, and the counts that all other labels
+    /// share.
     pub fn row(&self, query: usize) -> (&[u32], &[Counts], Counts) {
         (self.labels.row(query), &self.counts[self.labels.range(query)], self.rest[query])
     }
 
-    /// Returns the counts of one label of a query, whether it is listed or not.
+    /// Returns the counts of one label of a query, whether the label is listed or not.
     pub fn get(&self, query: usize, label: u32) -> Counts {
         let (labels, counts, rest) = self.row(query);
         labels.binary_search(&label).map_or(rest, |place| counts[place])
     }
 
-    /// Returns, for every query, the set of labels whose counts pass the cut.
+    /// Returns one set per query: the labels below `classes` whose counts pass the cut.
     pub fn sets(&self, cut: Cut, classes: usize) -> Sets {
         let mut sets = Sets::default();
         for query in 0..self.len() {
@@ -186,11 +190,11 @@ pub enum EmptySets {
     /// An empty set stays empty, as in the paper.
     #[default]
     Keep,
-    /// An empty set gets the classifier's best label.
+    /// An empty set gets the label that the classifier finds most probable.
     Top1,
 }
 
-/// One set of classes per query, ascending within a set.
+/// One set of labels per query, in ascending order within a set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sets {
     labels: Ragged<u32>,
@@ -203,57 +207,57 @@ impl<Set: IntoIterator<Item = u32>> FromIterator<Set> for Sets {
 }
 
 impl Sets {
-    /// Appends a set: class ids, ascending.
+    /// Appends the set of a further query: its labels in ascending order.
     pub fn push(&mut self, set: impl IntoIterator<Item = u32>) {
         self.labels.push(set);
     }
 
-    /// Returns the number of sets.
+    /// Returns the number of sets, one per query.
     pub fn len(&self) -> usize {
         self.labels.len()
     }
 
-    /// Returns whether there are no sets.
+    /// Returns whether there are no sets at all.
     pub fn is_empty(&self) -> bool {
         self.labels.is_empty()
     }
 
-    /// Returns one set, ascending.
+    /// Returns the labels in the set of one query, in ascending order.
     pub fn get(&self, query: usize) -> &[u32] {
         self.labels.row(query)
     }
 
-    /// Returns the class ids of all sets, one set after the other.
+    /// Returns the labels of all sets, one set after the other.
     pub fn labels(&self) -> &[u32] {
         self.labels.values()
     }
 
-    /// Returns the index among [`labels`](Self::labels) at which each set starts, followed by the end of the last set.
+    /// Returns the index in [`labels`](Self::labels) at which each set starts, followed by the length of that list.
     pub fn offsets(&self) -> &[usize] {
         self.labels.offsets()
     }
 
-    /// Returns whether a label is in a set.
+    /// Returns whether the set of `query` contains `label`.
     pub fn contains(&self, query: usize, label: u32) -> bool {
         self.get(query).binary_search(&label).is_ok()
     }
 
-    /// Returns an iterator over all sets.
+    /// Returns an iterator over the sets of all queries.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &[u32]> {
         self.labels.iter()
     }
 
-    /// Returns the sets of the given queries.
+    /// Returns the sets of the queries with the given indices.
     pub fn select(&self, queries: &[usize]) -> Self {
         Self { labels: self.labels.select(queries) }
     }
 
-    /// Appends further sets.
+    /// Appends the sets in `other`.
     pub fn append(&mut self, other: Self) {
         self.labels.append(other.labels);
     }
 
-    /// Returns the sets, with the label `best[query]` in every set that was empty.
+    /// Returns a copy of the sets in which the empty set of a query is replaced by the single label `best[query]`.
     #[must_use]
     pub fn fill_empty(&self, best: &[u32]) -> Self {
         let filled = |(set, best)| if <[u32]>::is_empty(set) { std::slice::from_ref(best) } else { set };
@@ -297,7 +301,7 @@ mod tests {
     }
 
     proptest::proptest! {
-        /// Sets are nested: a larger α never adds a label, for one score or two.
+        /// Prediction sets are nested: a larger α never adds a label, with one score or with two.
         #[test]
         fn sets_shrink_as_alpha_grows(
             counts in proptest::collection::vec((1u32..=51, 1u32..=51), 8),

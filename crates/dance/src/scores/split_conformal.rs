@@ -23,7 +23,8 @@ use crate::scores::calibration::{CalibrationScores, Threshold};
 use crate::scores::ranked::{self, Draws, RankedLabel, RankedScore};
 use crate::scores::sets::Sets;
 
-/// The ranked true labels of the calibration points, from which every [`RankedScore`] gets its threshold.
+/// The ranks and probabilities of the calibration points' true labels, from which every [`RankedScore`] gets its
+/// threshold.
 #[derive(Clone, Debug)]
 pub struct SplitConformal {
     ranked_labels: Vec<RankedLabel>,
@@ -31,30 +32,30 @@ pub struct SplitConformal {
 }
 
 impl SplitConformal {
-    /// Ranks the true labels of the calibration points by their rows of `probabilities`. With a seed, every row has a
-    /// random draw u between 0 and 1, which randomises scores; without one, u = 0.
+    /// Ranks the true labels of the calibration points by their rows of `probabilities`. With a seed, every row gets a
+    /// random draw u between 0 and 1, which randomises scores. Without a seed, u is 0.
     pub fn new(probabilities: &Matrix, labels: &[u32], seed: Option<u64>, context: &Context<'_>) -> Result<Self> {
         let ranked_labels = ranked::ranked_labels(probabilities, labels, Draws::calibration(seed), context)?;
         Ok(Self { ranked_labels, seed })
     }
 
-    /// Returns the ranked true labels of the calibration points.
+    /// Returns the true labels of the calibration points with their ranks and probabilities.
     pub fn ranked_labels(&self) -> &[RankedLabel] {
         &self.ranked_labels
     }
 
-    /// Returns the threshold of a score at error level `alpha`.
+    /// Returns the threshold for sets by `score` at error level `alpha`.
     pub fn threshold(&self, score: RankedScore, alpha: f64) -> Result<Threshold> {
         CalibrationScores::new(ranked::scores(score, &self.ranked_labels))?.threshold(alpha)
     }
 
-    /// Returns one list of sets per entry of `cuts`, which is a score with its threshold; `probabilities` has one row
-    /// per query.
+    /// Returns one list of sets for each pair of a score and a threshold in `cuts`. `probabilities` has one row per
+    /// query.
     pub fn sets(&self, probabilities: &Matrix, cuts: &[(RankedScore, f64)], context: &Context<'_>) -> Vec<Sets> {
         ranked::sets(probabilities, cuts, self.query_draws(), context)
     }
 
-    /// Returns the random draws u of queries, one per row.
+    /// Returns the source of the random draws u for queries, one per row of probabilities.
     pub fn query_draws(&self) -> Draws {
         Draws::queries(self.seed)
     }

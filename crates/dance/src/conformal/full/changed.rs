@@ -17,49 +17,52 @@ use crate::conformal::full::moved::MovedScores;
 use crate::conformal::full::points::Change;
 use crate::conformal::fused::{Levels, Scores, fuse};
 
-/// A candidate label of the query, and the query's scores under it.
+/// A label that the query may carry, with the query's scores for this label.
 #[derive(Clone, Debug)]
 pub(super) struct Candidate {
     pub(super) label: u32,
-    /// The query's scores under this label.
+    /// The query's scores for this label.
     pub(super) scores: Scores,
-    /// The changes of points that carry the label, as a range of indices into the sorted changes of a [`ChangedBag`].
+    /// The changes of calibration points that carry this label: a range of indices into the sorted changes of a
+    /// [`ChangedBag`].
     pub(super) same_label: Range<usize>,
 }
 
-/// The changes that one query makes to the scores of the calibration points. The buffers are reused for the next query.
+/// The changes that one query makes to the scores of the calibration points. The value is filled again for the next
+/// query.
 #[derive(Debug, Default)]
 pub(super) struct ChangedBag {
-    /// The changes of the calibration points' scores, sorted by the points' labels.
+    /// The calibration points whose scores change, with their new scores, sorted by the points' labels.
     changes: Vec<Change>,
-    /// The levels of every changed point if the query carries another label than the point. They leave out the terms
-    /// that depend on the candidate label, which `with_candidate` adds.
+    /// The [levels](self) of every changed point if the query carries another label than the point. Two terms that
+    /// depend on the [candidate label](Candidate) are missing; `with_candidate` adds them.
     levels: Vec<Levels>,
-    /// The fused score of every entry of `levels`, in descending order, with its index in `changes`.
+    /// The fused scores that follow from `levels`, in descending order. Each comes with the index of its point in
+    /// `changes`.
     by_score: Vec<(f64, usize)>,
-    /// The old and new rank scores of the changed points, and their old and new contrastive scores.
+    /// The old and new rank scores of the changed points, then their old and new contrastive scores.
     moved: [MovedScores; 2],
-    /// The largest change of any level by the scores in `moved`.
+    /// The largest change of any [level](self) by the changes of scores in `moved`.
     largest: u64,
     groups: Vec<ChangedGroup>,
-    /// The number of the current query. Values of a [`ChangedGroup`] with another number are out of date.
+    /// The number of the current query. If a [`ChangedGroup`] holds another number, its values belong to an earlier
+    /// query and are not used.
     query: u32,
 }
 
-/// Values of one group of points with equal scores. Each pair begins with the number of the query for which it is
-/// valid.
+/// Values of one group of points with equal scores, for one query. Each pair begins with the number of this query.
 #[derive(Clone, Copy, Debug, Default)]
 struct ChangedGroup {
-    /// The last query that changed scores of points in the group, and the number of these points.
+    /// The last query that changed scores of points in the group, and the number of points whose scores it changed.
     changed: (u32, u32),
-    /// The last query for which the levels of the group were computed, and these levels without the terms of the
-    /// candidate label.
+    /// The last query for which the [levels](self) of the group were computed, and these levels. They leave out the
+    /// terms that depend on the [candidate label](Candidate).
     levels: (u32, Levels),
 }
 
 impl ChangedBag {
-    /// Takes over the `changes` that a new query makes. `labels` holds the labels of the points, and `extra` the number
-    /// that is added to the rank of each point to break ties.
+    /// Takes over the changes that a new query makes to the calibration points. `labels` holds the labels of these
+    /// points. `extra` holds the number that is added to the rank of each point to break ties.
     pub(super) fn fill(
         &mut self,
         grouped: &GroupedPoints,
@@ -100,20 +103,20 @@ impl ChangedBag {
         self.levels = levels;
     }
 
-    /// Returns the changes, sorted by the points' labels.
+    /// Returns the calibration points whose scores change, with their new scores, sorted by the points' labels.
     pub(super) fn changes(&self) -> &[Change] {
         &self.changes
     }
 
-    /// Returns the levels of `scores` after the query's changes, given their levels `before`. The terms that depend on
-    /// the candidate label are left out.
+    /// Returns the [levels](self) of `scores` after the query's changes, given the levels `before` them. The terms that
+    /// depend on the [candidate label](Candidate) are left out.
     fn moved_levels(&self, scores: Scores, before: Levels) -> Levels {
         let moved = |which: usize| (i64::from(before[which]) + self.moved[which].growth(scores[which])) as u32;
         [moved(0), moved(1), before[2]] // a query changes no probability
     }
 
-    /// Adds to the levels of `scores` the terms that depend on the candidate label: the query's own scores, and the
-    /// changed points that carry the label.
+    /// Adds two terms to the [levels](self) of `scores`. They depend on the [candidate label](Candidate): the query's
+    /// own scores, and the changed points that carry this label.
     fn with_candidate(&self, scores: Scores, mut levels: Levels, candidate: &Candidate) -> Levels {
         for (which, level) in levels.iter_mut().enumerate() {
             *level += u32::from(candidate.scores[which] >= scores[which]);
@@ -127,14 +130,16 @@ impl ChangedBag {
         levels
     }
 
-    /// Returns the levels of the query's own scores in the bag.
+    /// Returns the [levels](self) of the query's scores for the candidate label. A level is the number of calibration
+    /// points with a score at least as large, plus 1 for the query itself.
     pub(super) fn query_levels(&self, grouped: &GroupedPoints, candidate: &Candidate) -> Levels {
         let levels = self.moved_levels(candidate.scores, grouped.sorted.levels(candidate.scores));
         self.with_candidate(candidate.scores, levels, candidate)
     }
 
-    /// Returns the number of points, the query included, whose fused score is at least `score`. Only points in the
-    /// stratum of the candidate label are counted: the labels among which the guarantee compares points.
+    /// Returns the number of points whose fused score is at least `score`, among the calibration points and the query.
+    /// Only points in the stratum of the candidate label are counted. A stratum holds the labels among which points are
+    /// compared.
     pub(super) fn count(&mut self, grouped: &GroupedPoints, candidate: &Candidate, score: f64) -> u32 {
         let most_moved = self.largest as usize + candidate.same_label.len() + 1;
         let stratum = grouped.stratum(candidate.label);
@@ -145,7 +150,8 @@ impl ChangedBag {
             + self.count_changed(grouped, stratum, candidate, score)
     }
 
-    /// Returns the number of points with unchanged scores whose fused score is at least `score`.
+    /// Returns the number of points whose fused score is at least `score`, among those whose scores the query did not
+    /// change.
     fn count_unchanged(&mut self, grouped: &GroupedPoints, bounds: &Bounds, candidate: &Candidate, score: f64) -> u32 {
         // Groups from this index on have fused scores below `score`.
         let possible = bounds.most.partition_point(|&most| most >= score);
@@ -174,7 +180,7 @@ impl ChangedBag {
         total - self.changes.iter().filter(in_certain_block).count() as u32
     }
 
-    /// Returns the number of points with changed scores whose fused score is at least `score`.
+    /// Returns the number of points whose fused score is at least `score`, among those whose scores the query changed.
     fn count_changed(&self, grouped: &GroupedPoints, stratum: usize, candidate: &Candidate, score: f64) -> u32 {
         // If no changed point carries the candidate label, the label only raises levels. Then fused scores fall, and
         // only points whose score in `by_score` is large enough are visited.
@@ -200,13 +206,14 @@ impl ChangedBag {
         total
     }
 
-    /// Returns the number of points of a group whose scores the query did not change.
+    /// Returns the number of points in the group with the index `id` whose scores the query did not change.
     fn points_left(&self, grouped: &GroupedPoints, id: usize) -> u32 {
         let (points, changed) = (grouped.groups[id].points, self.groups[id].changed);
         if changed.0 == self.query { points - changed.1 } else { points }
     }
 
-    /// Returns the fused score of a group's unchanged points.
+    /// Returns the fused score of the group with the index `id`. It is the score of those points whose scores the query
+    /// did not change.
     fn group_score(&mut self, grouped: &GroupedPoints, candidate: &Candidate, id: usize) -> f64 {
         let group = &grouped.groups[id];
         let mut levels = self.groups[id].levels;

@@ -11,8 +11,9 @@ use crate::conformal::full::points::ScorePair;
 use crate::conformal::fused::{Levels, Scores, SortedScores, fuse};
 use crate::scores::calibration::Strata;
 
-/// Bounds on the fused scores of groups if no level changes by more than a given number. The groups are those of one
-/// stratum (the labels among which points are compared), sorted by their largest possible score.
+/// Bounds on the fused scores of groups of points, valid if no [level](self) changes by more than a given number. The
+/// groups are those of one stratum: the labels among which points are compared. They are sorted by their largest
+/// possible score.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Bounds {
     /// The largest possible fused score of every group, in descending order.
@@ -21,18 +22,18 @@ pub(super) struct Bounds {
     pub(super) least: Vec<f64>,
     /// The indices of the groups, in the order of `most`.
     pub(super) groups: Vec<u32>,
-    /// The index of the stratum's first group.
+    /// The index of the stratum's first group among all groups.
     first: usize,
-    /// The position of every group of the stratum in the order of `most`.
+    /// For every group of the stratum, its position in the order of `most`.
     places: Vec<u32>,
-    /// The smallest possible fused score and the number of points of each block of [`BLOCK`] groups.
+    /// For each block of [`BLOCK`] groups, the smallest possible fused score and the number of points.
     pub(super) blocks: Vec<(f64, u32)>,
 }
 
-/// The number of groups in a block, which is counted as a whole if a bound settles all of its groups.
+/// The number of groups in a block. If one bound decides for all groups of a block, their points are counted together.
 pub(super) const BLOCK: usize = 32;
 
-/// A group of points with equal scores, in one stratum.
+/// Points with equal scores whose labels are in one stratum.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Group {
     pub(super) stratum: u32,
@@ -47,12 +48,13 @@ pub(super) struct GroupedPoints {
     pub(super) sorted: SortedScores,
     pub(super) scores: Vec<Scores>,
     pub(super) groups: Vec<Group>,
-    /// The index of every point's group.
+    /// The index of the group of every point.
     pub(super) group_of: Vec<u32>,
-    /// The bounds of every stratum, for changes of levels by at most 1, 2, 4 …
+    /// Lists of bounds, one list per stratum. A list holds bounds for [levels](self) that change by at most 1, by at
+    /// most 2, by at most 4 …
     pub(super) bounds: Vec<Vec<Bounds>>,
-    /// The strata of labels. A point is compared only with points whose labels are in the same stratum, or with all
-    /// points if this is `None`.
+    /// Groups of labels (strata): a point is compared only with points whose labels are in the same stratum. `None`
+    /// stands for a single stratum.
     pub(super) strata: Option<Strata>,
 }
 
@@ -90,30 +92,31 @@ impl GroupedPoints {
         Ok(Self { sorted, scores, groups, group_of, bounds, strata })
     }
 
-    /// Returns the index of a label's stratum.
+    /// Returns the index of the stratum of a label, which is 0 without strata.
     pub(super) fn stratum(&self, label: u32) -> usize {
         self.strata.as_ref().map_or(0, |strata| strata.of(label) as usize)
     }
 
-    /// Returns whether a point is compared with queries whose label is in `stratum`.
+    /// Returns whether the point with the index `id` is compared with queries whose label is in `stratum`.
     pub(super) fn is_compared(&self, id: u32, stratum: usize) -> bool {
         self.groups[self.group_of[id as usize] as usize].stratum as usize == stratum
     }
 
-    /// Rescales a count among the query and the points of the label's stratum to a count among the query and all
-    /// points.
+    /// Rescales a count from the stratum of `label` to all points. Before, it is a number among the query and the
+    /// points of the stratum; afterwards, among the query and all points.
     pub(super) fn scaled(&self, label: u32, count: u32) -> u32 {
         self.strata.as_ref().map_or(count, |strata| strata.scaled(label as usize, count))
     }
 
-    /// Returns the scores of a point after a query changes its rank and contrastive score to `pair`.
+    /// Returns the scores of the point with the index `id` after a query changes its rank and its contrastive score to
+    /// `pair`.
     pub(super) fn with(&self, id: u32, pair: ScorePair) -> Scores {
         [pair[0], pair[1], self.scores[id as usize][2]]
     }
 }
 
 impl Bounds {
-    /// Computes the bounds of the groups in `range` for levels that change by at most `change`.
+    /// Computes the bounds of the groups with indices in `range`, for [levels](self) that change by at most `change`.
     fn new(groups: &[Group], range: Range<usize>, change: u32) -> Self {
         let mut entries: Vec<(f64, f64, u32)> = groups[range.clone()]
             .iter()
@@ -145,7 +148,7 @@ impl Bounds {
         }
     }
 
-    /// Returns the position of a group in the order of these bounds.
+    /// Returns the position of the group with the index `group`, in the order of these bounds.
     pub(super) fn place(&self, group: u32) -> usize {
         self.places[group as usize - self.first] as usize
     }

@@ -3,8 +3,8 @@
 //! A query z with a candidate label y is added to the n calibration points. All other points score each of the n+1
 //! points of this bag. The p-value `p(y)` is the share of points whose score is at least that of (z,y). The n+1 scores
 //! are one symmetric function of the bag. So the true label has `P(p(y_true) ≤ α) ≤ α` for exchangeable points in
-//! finite samples; `docs/method.md` has the proof. Kernel, metric and class probabilities come from the fit points,
-//! which are also neighbors of every point of the bag.
+//! finite samples; `docs/method.md` has the proof. Kernel, metric and class probabilities come from the fit points. Fit
+//! points also count as neighbors of every point of the bag.
 //!
 //! Ordering points at equal distances by index would not be symmetric, since the query would always be last. So such
 //! points share a rank. An independent random key of each point decides which of them is the anchor (the nearest
@@ -36,34 +36,35 @@ use changed::{Candidate, ChangedBag};
 use grouped::GroupedPoints;
 use points::{BagPoints, JoiningQuery};
 
-/// The tag of the random stream of keys, which order points at equal distances.
+/// The tag of the random stream that gives points their keys. Keys order points at equal distances.
 const KEY_PURPOSE: u64 = 0x0b46;
 /// The number of queries in a parallel task.
 const TILE: usize = 16;
 
-/// Returns the random key of a point, which orders it among points at equal distances. `name` is the row of a
-/// calibration or fit point, or the [hash](super::predictor::names) of a query. `part` is the tag of the data set.
+/// Returns the random key of a point. Keys order points at equal distances. `name` is the row of a calibration or fit
+/// point, or the [hash](super::predictor::names) of a query. `part` is the tag of the data set.
 pub(super) fn key(seed: u64, part: u64, name: u64) -> f64 {
     random::uniform_of(&[seed, KEY_PURPOSE, part, name])
 }
 
-/// The calibration points of the method fuse, prepared so that a query can be added.
+/// The calibration points of the method [`fuse`](crate::method::MethodName::Fuse), prepared so that a query can be
+/// added to them.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Bag {
     pub(super) scorer: NeighborScorer,
     points: BagPoints,
     grouped: GroupedPoints,
-    /// The number that is added to each point's rank to break ties. It grows as the probability of the point's own
-    /// label falls.
+    /// The number that is added to the rank of each point to break ties. It is the larger, the less probable the
+    /// point's own label is.
     extra: Vec<f64>,
     /// The class probability of each point's own label.
     pub(crate) probabilities: Vec<f32>,
 }
 
-/// The queries of one call, with their neighbors, scores and class probabilities.
+/// The queries of one call, with the calibration points that they reach, their scores and their class probabilities.
 pub(super) struct Queries<'a> {
     pub(super) points: &'a Matrix,
-    /// A hash of each query's coordinates, which determines its random numbers.
+    /// The hash of each query's coordinates, which determines the random key of the query.
     pub(super) names: &'a [u64],
     pub(super) reached: &'a ReverseNeighbors,
     pub(super) scores: &'a PairedScores,
@@ -72,7 +73,8 @@ pub(super) struct Queries<'a> {
 
 impl Bag {
     /// Scores the calibration points, which are the first reference points. `neighbors` holds the neighbors of each
-    /// calibration point among all other reference points, and `probabilities` the class probability of its own label.
+    /// calibration point among all other reference points. `probabilities` holds the class probability of each
+    /// calibration point's own label.
     pub(super) fn new(
         reference: &Reference,
         scorer: NeighborScorer,
@@ -97,13 +99,14 @@ impl Bag {
         self.points.neighbors()
     }
 
-    /// Returns, for each calibration point, the squared distance within which a query can change its scores.
+    /// Returns the reach of every calibration point: the squared distance within which a query can change the point's
+    /// scores.
     pub(super) fn reach(&self) -> Vec<f64> {
         self.points.reach()
     }
 
-    /// Counts, for every label of every query, the points of the bag whose score is at least the query's, the query
-    /// included. `query_part` is the tag of the queries' random keys.
+    /// Returns the count of every label of every query. It is the number of points whose score is at least the query's,
+    /// among the calibration points and the query itself. `query_part` is the tag of the queries' random keys.
     pub(super) fn count(
         &self,
         reference: &Reference,
@@ -132,14 +135,16 @@ impl Bag {
         LabelCounts::concat(n, tiles)
     }
 
-    /// Counts the points whose score is at least the query's under one candidate label, the query included.
+    /// Returns the count of one label that the query may carry. It is the number of points whose score is at least the
+    /// query's, among the calibration points and the query itself.
     fn counts(&self, changed: &mut ChangedBag, candidate: &Candidate) -> Counts {
         let score = fuse(changed.query_levels(&self.grouped, candidate));
         let count = changed.count(&self.grouped, candidate, score);
         Counts::One(self.grouped.scaled(candidate.label, count))
     }
 
-    /// Returns the changes of points that carry `label`, as a range of indices. Changes are sorted by label.
+    /// Returns the indices of the changes that concern points with this `label`. They form a range, because the changes
+    /// are sorted by label. `labels` holds the label of every point.
     fn changes_of_label(changed: &ChangedBag, labels: &[u32], label: u32) -> Range<usize> {
         let changes = changed.changes();
         let start = changes.partition_point(|change| labels[change.id as usize] < label);
@@ -147,8 +152,9 @@ impl Bag {
         start..start + length
     }
 
-    /// Returns the labels, ascending, that are in `scored` or that a changed point carries. All other labels have
-    /// infinite neighbor scores, and differ in their probability alone.
+    /// Returns the labels that are counted one by one, in ascending order: those in `scored`, and those that a changed
+    /// point carries. For all other labels, the query's neighbor scores are infinite, and only their probabilities
+    /// differ.
     fn near_labels(changed: &ChangedBag, labels: &[u32], scored: &[u32]) -> Vec<u32> {
         let mut near = scored.to_vec();
         near.extend(changed.changes().iter().map(|change| labels[change.id as usize]));
@@ -157,8 +163,8 @@ impl Bag {
         near
     }
 
-    /// Counts, for every label of one query, the points whose score is at least the query's, the query included, and
-    /// appends the counts to `all`.
+    /// Appends the counts of every label of one query to `all`. A count is the number of points whose score is at least
+    /// the query's, the query included.
     fn count_labels(
         &self,
         changed: &mut ChangedBag,
@@ -208,8 +214,9 @@ impl Bag {
     }
 }
 
-/// Fills the counts between the indices `first` and `last`, which are known, of labels sorted by descending
-/// probability. A smaller probability never gives a larger count, so between equal counts all counts are equal.
+/// Fills the counts between the indices `first` and `last`, whose counts are known. The labels are sorted by descending
+/// probability, and a smaller probability never gives a larger count. So between equal counts all counts are equal.
+/// `count` computes the count at an index.
 fn fill_between(counts: &mut [Counts], first: usize, last: usize, count: &mut impl FnMut(usize) -> Counts) {
     if counts[first] == counts[last] {
         let both = counts[last];

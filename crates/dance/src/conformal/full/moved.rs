@@ -1,7 +1,8 @@
 //! The change of levels when some points get new scores. The level of a score is the number of scores that are at least
 //! as large.
 
-/// The old scores and the new scores of the points whose score changed, each in ascending order.
+/// The old and the new scores of the points whose score changed. The two lists are sorted separately, in ascending
+/// order.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MovedScores {
     from: Vec<f64>,
@@ -9,7 +10,8 @@ pub(super) struct MovedScores {
 }
 
 impl MovedScores {
-    /// Replaces the content by pairs of an old and a new score of a point. Pairs of equal scores are skipped.
+    /// Replaces the lists by new ones. Each of the `moves` is the old and the new score of a point, and is skipped if
+    /// the two are equal.
     pub(super) fn fill(&mut self, moves: impl Iterator<Item = (f64, f64)>) {
         self.from.clear();
         self.to.clear();
@@ -21,13 +23,14 @@ impl MovedScores {
         self.to.sort_unstable_by(f64::total_cmp);
     }
 
-    /// Returns the change of the level of `score`: new scores minus old scores that are at least `score`.
+    /// Returns the change of the [level](self) of `score`: the number of new scores that are at least `score`, less the
+    /// number of such old scores.
     pub(super) fn growth(&self, score: f64) -> i64 {
         at_least(&self.to, score) - at_least(&self.from, score)
     }
 
-    /// Returns the largest absolute change of any level. The change is a step function of the score, so its values at
-    /// the old and new scores are enough.
+    /// Returns the largest absolute change of the [level](self) of any score. The change is a step function of the
+    /// score, so only the old and the new scores are tried.
     pub(super) fn largest(&self) -> u64 {
         let steps = self.from.iter().chain(&self.to);
         steps.map(|&score| self.growth(score).unsigned_abs()).max().unwrap_or(0)

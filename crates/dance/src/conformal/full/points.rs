@@ -1,8 +1,8 @@
-//! The neighbors of every calibration point, and the change of its scores when a query is added.
+//! The neighbors of every calibration point, and the change of the point's scores when a query is added.
 //!
-//! A query changes the scores of a calibration point only if it enters the point's list of neighbors. The new scores
-//! depend on whether the query carries the point's label, but not on which other label it carries. So two variants of
-//! the scores serve all labels.
+//! A query changes the scores of a calibration point only if the query enters the point's list of neighbors. The new
+//! scores depend on whether the query carries the point's label. If it does not, its label makes no difference. So two
+//! variants of the scores serve all labels.
 //!
 //! Cost of a change, for lists of m neighbors: a bisection of the list and one distance to the anchor (the point's
 //! nearest neighbor), or m distances if the query becomes the anchor. Memory: m ids, distances, losses and exponentials
@@ -17,13 +17,13 @@ use crate::scores::contrastive::Contrastive;
 /// The rank and the contrastive score of a calibration point's own label.
 pub(super) type ScorePair = [f64; 2];
 
-/// The scores of a calibration point after a query is added.
+/// The new scores of a calibration point after a query is added.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Change {
     pub(super) id: u32,
-    /// The scores if the query carries the point's label.
+    /// The new scores if the query carries the point's label.
     pub(super) same: ScorePair,
-    /// The scores if the query carries another label.
+    /// The new scores if the query carries another label than the point.
     pub(super) other: ScorePair,
 }
 
@@ -48,33 +48,34 @@ impl JoiningQuery<'_> {
     }
 }
 
-/// The nearest neighbor of a calibration point that carries the point's own label.
+/// The nearest among those neighbors of a calibration point that carry the point's own label.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct FirstOfLabel {
-    /// The index in the list of neighbors.
+    /// The index of this neighbor in the point's list of neighbors.
     place: usize,
     squared: f64,
-    /// 1 + the number of strictly nearer neighbors.
+    /// The rank of this neighbor: 1 + the number of strictly nearer neighbors.
     rank: f64,
 }
 
-/// The calibration points with their neighbors among all other reference points, and the scores of their own labels.
+/// The calibration points with their neighbors among all other reference points, and the scores of the points' own
+/// labels.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct BagPoints {
     rank_neighbors: usize,
     contrastive: Contrastive,
     neighbors: Neighbors,
     firsts: Vec<Option<FirstOfLabel>>,
-    /// The number of entries per point in `losses` and `terms`: one for each neighbor that the contrastive score uses,
-    /// without the anchor (the nearest neighbor).
+    /// The number of entries per point in `losses` and `terms`. There is one for each neighbor that the contrastive
+    /// score uses, except for the nearest one (the anchor).
     stride: usize,
-    /// The loss ([`Contrastive::loss`]) of each neighbor that the contrastive score uses, without the anchor. The
-    /// log-sum term, which all neighbors of a point share, is left out.
+    /// The loss ([`Contrastive::loss`]) of each neighbor that the contrastive score uses, without the anchor (the
+    /// nearest neighbor). The log-sum term, which all neighbors of a point share, is left out.
     losses: Vec<f64>,
     /// `exp(-loss)` of each entry of `losses`, in ascending order within a point.
     terms: Vec<f64>,
-    /// The smallest loss among the neighbors with the point's own label that remain in the list after a query enters
-    /// it.
+    /// For every point, the smallest loss among the neighbors that carry the point's own label. Neighbors that leave
+    /// the list when a query enters it are left out.
     staying: Vec<f64>,
     scores: Vec<ScorePair>,
 }
@@ -104,7 +105,7 @@ impl BagPoints {
         points
     }
 
-    /// Scores the calibration point at `row` and appends its entries to all lists.
+    /// Scores the calibration point at `row`, and appends its values to the lists in `self`.
     fn append(&mut self, reference: &Reference, row: usize) {
         let (labels, points) = (&reference.labels, reference.index.points());
         let (ids, squared) = (self.neighbors.ids(row), self.neighbors.squared(row));
@@ -147,15 +148,15 @@ impl BagPoints {
         &self.neighbors
     }
 
-    /// Returns, for each calibration point, the squared distance within which a query enters its list of neighbors: the
-    /// squared distance of the last neighbor, or +∞ if the list is not full.
+    /// Returns the reach of every calibration point: the squared distance within which a query enters the point's list
+    /// of neighbors. It is the squared distance of the last neighbor, or +∞ if the list is not full.
     pub(super) fn reach(&self) -> Vec<f64> {
         let full = self.rank_neighbors.max(self.contrastive.neighbors);
         let last = |row| self.neighbors.squared(row).get(full - 1).copied().unwrap_or(f64::INFINITY);
         (0..self.neighbors.len()).map(last).collect()
     }
 
-    /// Returns the new scores of the calibration points whose scores a query changes.
+    /// Returns the calibration points whose scores `query` changes, each with the new scores.
     pub(super) fn changes<'a>(
         &'a self,
         reference: &'a Reference,
@@ -169,8 +170,9 @@ impl BagPoints {
         each.filter_map(move |(&(id, squared), nearer)| self.change(reference, id, squared, nearer, query))
     }
 
-    /// Returns the new scores of the calibration point `id`, or `None` if no score changes. `squared` is its squared
-    /// distance to the query, and `nearer` the number of its neighbors that are strictly nearer than the query.
+    /// Returns the new scores of the calibration point `id`, or `None` if no score changes. `squared` is the squared
+    /// distance from this point to the query. `nearer` is the number of the point's neighbors that are strictly nearer
+    /// than the query.
     fn change(
         &self,
         reference: &Reference,
@@ -190,8 +192,8 @@ impl BagPoints {
         (change.same != old || change.other != old).then_some(change)
     }
 
-    /// Returns the new rank score if the query carries the point's label, and the new one if it carries another label.
-    /// The query has the index `place` in the point's list, and `nearer` neighbors are strictly nearer.
+    /// Returns two new rank scores: one if the query carries the point's label, and one if the query carries another
+    /// label. The query has the index `place` in the point's list, and `nearer` neighbors are strictly nearer.
     fn rank(&self, row: usize, place: usize, nearer: usize, squared: f64) -> (f64, f64) {
         let old = self.scores[row][0];
         if place >= self.rank_neighbors {
@@ -209,8 +211,8 @@ impl BagPoints {
         (if squared < first.squared { arrived } else { old }, other)
     }
 
-    /// Returns the new contrastive score if the query carries the point's label, and the new one if it carries another
-    /// label. The query has the index `place` in the point's list.
+    /// Returns two new contrastive scores: one if the query carries the point's label, and one if the query carries
+    /// another label. The query has the index `place` in the point's list.
     fn contrastive_score(
         &self,
         reference: &Reference,
@@ -246,8 +248,8 @@ impl BagPoints {
     }
 }
 
-/// Sums `terms`, which ascend, in ascending order, leaving out one term equal to `without` and including the term
-/// `with`.
+/// Returns the sum of `terms`, which ascend, with the term `with` added and one term equal to `without` left out. The
+/// terms are summed in ascending order.
 fn sum_with(terms: &[f64], mut without: Option<f64>, with: f64) -> f64 {
     let (mut sum, mut added) = (0.0, false);
     for &term in terms {

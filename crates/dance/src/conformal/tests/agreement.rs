@@ -1,4 +1,5 @@
-//! Neighbors, scores, thresholds and sets agree with the brute-force reference on random and on adversarial data.
+//! Tests that neighbors, scores, thresholds and sets equal those of a brute-force reference, on random and on
+//! adversarial data.
 
 use crate::Context;
 use crate::Matrix;
@@ -12,7 +13,7 @@ use crate::neighbors::Index;
 use super::calibrated::{part, score};
 use super::reference::{self, Data, Settings, blobs, lattice};
 
-/// Data sets by name, each at least 60 points.
+/// Returns the data sets on which the library is compared with the reference, by name. Each holds at least 60 points.
 fn data_sets() -> Vec<(&'static str, Data)> {
     let mut far = blobs(150, 6, 4, 0.5, 3);
     for value in far.points.as_mut_slice() {
@@ -74,7 +75,7 @@ fn neighbors_agree_where_products_overflow_or_vanish() {
     }
 }
 
-/// In many tiles, with the neighbors of a large reference: spot checks.
+/// Neighbors agree on a reference so large that the search works in many tiles. Only some queries are checked.
 #[test]
 fn neighbors_agree_across_tiles() {
     let data = blobs(5000, 33, 10, 1.0, 9);
@@ -106,7 +107,8 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// Rank and contrastive scores of every class for every query.
+/// Returns the expected rank and contrastive scores of every class for every query. If `itself` is true, the queries
+/// are the points of `data`, and no point is its own neighbor.
 fn all_scores(data: &Data, queries: &Data, itself: bool, classes: usize, s: Settings) -> Vec<(Vec<f64>, Vec<f64>)> {
     (0..queries.len())
         .map(|row| {
@@ -173,8 +175,8 @@ fn scores_thresholds_and_sets_agree() {
     }
 }
 
-/// The mix selected in reuse mode is the brute-force argmin over the same 80/20 split, and the thresholds are those of
-/// all calibration points.
+/// The mix that is selected with reuse is the best one by brute force over the same 80/20 split. The thresholds are
+/// those of all calibration points.
 #[test]
 fn the_selected_mix_agrees() {
     let context = Context::new(2).unwrap();
@@ -224,7 +226,8 @@ fn the_selected_mix_agrees() {
     assert!(seen.len() > 2, "the test should see several mixes, not {seen:?}");
 }
 
-/// The library splits the points in the order of their coordinates, classes numbered as they appear.
+/// Returns the expected 80/20 split for the selection of a mix. The library splits the points in the order of their
+/// coordinates, with classes numbered as they appear.
 fn parts_of(data: &Data, seed: u64) -> (Vec<usize>, Vec<usize>) {
     let mut order: Vec<usize> = (0..data.len()).collect();
     order.sort_by(|&a, &b| data.points.row(a).partial_cmp(data.points.row(b)).unwrap());

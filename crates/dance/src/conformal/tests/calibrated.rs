@@ -1,4 +1,4 @@
-//! Predictors of the methods dance and fuse, from parts that are already mapped.
+//! Predictors of the methods dance and [`fuse`](MethodName::Fuse) for tests, from points that are already mapped.
 
 use crate::Context;
 use crate::conformal::{
@@ -13,7 +13,7 @@ use crate::{Matrix, Result};
 
 use super::reference::{Data, squared};
 
-/// The methods with the uses of calibration points that they allow.
+/// The methods that the tests calibrate, each with the roles of calibration points that it allows.
 pub(crate) const WAYS: [(Calibration, MethodName); 3] = [
     (Calibration::Reuse, MethodName::Dance),
     (Calibration::Split, MethodName::Dance),
@@ -24,7 +24,7 @@ pub(crate) fn part(data: &Data) -> Part {
     Part { embeddings: data.points.clone(), labels: data.labels.clone() }
 }
 
-/// A predictor and the points that its classifier knows.
+/// A predictor under test, with the fit points from which the tests' own classifier computes probabilities.
 #[derive(Debug)]
 pub(crate) struct Calibrated {
     fit: Data,
@@ -63,7 +63,8 @@ impl Calibrated {
     }
 }
 
-/// Returns the rank and the contrastive scores of the calibration points' own labels in the method dance.
+/// Returns the rank scores and the contrastive scores of the calibration points' own labels; `None` for methods other
+/// than dance.
 pub(crate) fn calibration_scores(predictor: &Predictor) -> Option<[&CalibrationScores; 2]> {
     match predictor.decider() {
         Decider::Thresholds(thresholds) => Some([&thresholds.rank, &thresholds.contrast]),
@@ -71,7 +72,8 @@ pub(crate) fn calibration_scores(predictor: &Predictor) -> Option<[&CalibrationS
     }
 }
 
-/// Scores mapped queries with a classifier.
+/// Scores queries with a predictor under test. The queries are already mapped, and `classify` returns their class
+/// probabilities.
 pub(crate) fn score(
     predictor: &Predictor,
     context: &Context<'_>,
@@ -82,7 +84,8 @@ pub(crate) fn score(
     predictor.score(block, PredictOptions::default().best(false), context).unwrap()
 }
 
-/// A plain classifier that knows only the fit points: softmax of the distance to each class's nearest.
+/// Returns class probabilities by a plain classifier that knows only the fit points. The probability of a class is
+/// proportional to `exp(-d)`, with the squared distance d to its nearest point.
 pub(crate) fn probabilities(fit: &Data, queries: &Matrix, classes: usize) -> Matrix {
     let mut all: Matrix = Matrix::zeros(queries.rows(), classes);
     for query in 0..queries.rows() {

@@ -1,4 +1,4 @@
-//! Every class by itself is covered as promised where each is counted by itself.
+//! Tests that every class is covered as promised if the guarantee holds for each class by itself.
 
 use crate::Context;
 use crate::conformal::{ByClass, ConformalConfig, Mix};
@@ -7,7 +7,7 @@ use crate::scores::{Counts, Cut};
 use super::calibrated::Calibrated;
 use super::coverage::{BAND, CLASSES, RESPLITS, Resplit, fuse, kernel, resplit};
 
-/// By class: how many more test points are covered than 1-α of them, and how many there are.
+/// Two numbers for every class: the number of covered test points beyond a share of 1-α, and the number of test points.
 type Excess = [[f64; 2]; CLASSES as usize];
 
 fn excess(context: &Context<'_>, parts: &Resplit, config: &ConformalConfig, alpha: f64, off: usize) -> Excess {
@@ -31,7 +31,8 @@ fn excess(context: &Context<'_>, parts: &Resplit, config: &ConformalConfig, alph
     all
 }
 
-/// Returns which classes are covered as promised: the mean excess of 500 resplits is above the band around 0.
+/// Returns for every class whether it is covered as promised. The test is that the mean excess of 500 resplits lies
+/// above the lower end of the band around 0.
 fn kept(n: usize, alpha: f64, off: usize, config: impl Fn(usize) -> ConformalConfig + Sync) -> Vec<bool> {
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let config = &config;

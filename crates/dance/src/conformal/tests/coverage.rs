@@ -1,9 +1,10 @@
-//! Coverage is what theory says it is.
+//! Tests that the coverage of prediction sets is what theory says.
 //!
-//! With no ties the number of covered test points is BetaBinomial(t, k, n+1-k), k = ⌈(n+1)(1-α)⌉. Over 500 independent
-//! resplits the mean share stays within a 99.9 % band around k/(n+1); with ties, or for the intersection of two sets,
-//! it stays above the band's lower end (for the intersection, that of 1-α). The same harness must notice a quantile
-//! index that is off by one, and points that are their own neighbors.
+//! If scores do not tie, the number of covered points out of t test points is BetaBinomial(t, k, n+1-k). Here n is the
+//! number of calibration points and k = ⌈(n+1)(1-α)⌉. Over 500 independent resplits, the mean share of covered points
+//! stays within a 99.9 % band around k/(n+1). With ties it stays above the lower end of this band. For the intersection
+//! of two sets it stays above the lower end of a band around 1-α. The tests must also notice a quantile index that is
+//! off by one, and points that are their own neighbors.
 
 use crate::Context;
 use crate::conformal::{Calibration, ConformalConfig, MethodName, Mix, Predictor, Scored};
@@ -20,10 +21,11 @@ pub(crate) const RESPLITS: usize = 500;
 pub(crate) const TEST_POINTS: usize = 100;
 pub(crate) const CLASSES: u32 = 5;
 pub(crate) const ALPHAS: [f64; 4] = [0.2, 0.1, 0.05, 0.01];
-/// Standard deviations of a 99.9 % band.
+/// The half width of a 99.9 % band, in standard deviations.
 pub(crate) const BAND: f64 = 3.2905;
 
-/// The band of the mean share of covered test points.
+/// Returns the ends of a 99.9 % band around the expected share of covered test points, for `n` calibration points. The
+/// share is a mean over all resplits.
 pub(crate) fn band(n: usize, alpha: f64) -> (f64, f64) {
     let k = order_index(alpha, n);
     if k > n {
@@ -37,7 +39,7 @@ pub(crate) fn band(n: usize, alpha: f64) -> (f64, f64) {
     (mean - half, (mean + half).min(1.0))
 }
 
-/// One draw of everything from the source.
+/// One random draw of the data of a coverage test: reference points, calibration points and test points.
 pub(crate) struct Resplit {
     pub(crate) reference: Data,
     pub(crate) calibration: Data,
@@ -67,10 +69,11 @@ pub(crate) fn kernel() -> Kernel {
     Kernel::new(60.0, 1.0).unwrap()
 }
 
-/// Shares of covered test points, by α.
+/// The shares of covered test points at the error levels [`ALPHAS`].
 pub(crate) type Coverage = [f64; 4];
 
-/// Mean share of covered test points over all resplits, for each of the `N` variants that `one` counts.
+/// Returns the mean share of covered test points over all resplits with `n` calibration points, for `N` variants. `one`
+/// counts the covered points of one resplit at every error level, for each variant.
 pub(crate) fn mean_coverage<const N: usize>(
     n: usize,
     one: impl Fn(&Context<'_>, Resplit, usize) -> [[usize; 4]; N] + Sync,
@@ -101,7 +104,7 @@ fn split(context: &Context<'_>, parts: &Resplit, config: &ConformalConfig) -> (P
     (calibrated.predictor, scored)
 }
 
-/// Covered test points by α, for each of the mixes in turn.
+/// Returns a function that counts the covered test points of a resplit at every error level, for each of the mixes.
 fn covered_by<const N: usize>(
     mixes: [Mix; N],
     tie_noise: f64,
@@ -160,12 +163,13 @@ fn dance_sets_keep_their_promise() {
     }
 }
 
-/// Settings of the method fuse.
+/// Returns the settings of the method [`fuse`](MethodName::Fuse) for coverage tests.
 pub(crate) fn fuse(seed: usize) -> ConformalConfig {
     ConformalConfig::default().with_method(MethodName::Fuse).rank_neighbors(40).contrast_neighbors(30).seed(seed as u64)
 }
 
-/// Covered test points by α, each count of the cut raised by `shift`.
+/// Returns the number of covered test points at each error level. A `shift` above 0 raises the smallest count with
+/// which a label is in a set, to show that the tests notice such an error.
 pub(crate) fn covered(context: &Context<'_>, parts: &Resplit, config: &ConformalConfig, shift: u32) -> [usize; 4] {
     let Resplit { reference, calibration, test } = parts;
     let calibrated = Calibrated::new(context, reference, calibration, CLASSES as usize, kernel(), config).unwrap();
@@ -192,7 +196,7 @@ fn full_calibration_keeps_its_promise() {
     }
 }
 
-/// Test of the test: p-values that count one point too few.
+/// The coverage test notices an error of its subject: p-values that count one point too few.
 #[test]
 fn a_count_off_by_one_is_noticed() {
     for n in [20, 100] {
@@ -201,10 +205,10 @@ fn a_count_off_by_one_is_noticed() {
     }
 }
 
-/// Points are all but copies of four originals, each a class. The contrastive score of a point grows with the number of
-/// copies around it. With reuse, a query has one copy more around it than a calibration point had, which does not count
-/// itself. So the largest class falls out of the CLR set. In full calibration the query is one of the bag, like the
-/// others.
+/// Reuse covers too few points where full calibration covers enough. Points are near copies of four originals, each a
+/// class. The contrastive score of a point grows with the number of copies around it. With reuse, a query has one copy
+/// more around it than a calibration point had, which does not count itself. So the largest class falls out of the CLR
+/// set. In full calibration the query is one of the bag, like the others.
 #[test]
 fn reuse_under_covers_where_full_calibration_holds() {
     let n = 100;
@@ -221,7 +225,7 @@ fn reuse_under_covers_where_full_calibration_holds() {
     assert_eq!(above(n, all[1]), [true; 4], "{all:?}");
 }
 
-/// Test of the test: a threshold one order statistic too small.
+/// The coverage test notices an error of its subject: a threshold that is one place too low among the sorted scores.
 #[test]
 fn an_index_off_by_one_is_noticed() {
     for n in [20, 100] {
@@ -239,7 +243,7 @@ fn an_index_off_by_one_is_noticed() {
     }
 }
 
-/// Test of the test: calibration points among their own neighbors.
+/// The coverage test notices an error of its subject: calibration points that are their own neighbors.
 #[test]
 fn a_point_that_is_its_own_neighbor_is_noticed() {
     for n in [20, 100] {

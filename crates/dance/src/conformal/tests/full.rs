@@ -1,5 +1,5 @@
-//! Full calibration gives the counts of a brute force that rebuilds the whole bag for every query and label, for all
-//! points together and for every class by itself.
+//! Tests that full calibration gives the counts of a brute force, which rebuilds the whole bag for every query and
+//! label. The guarantee holds for all points together or for every class by itself.
 
 use crate::Context;
 use crate::Matrix;
@@ -14,18 +14,19 @@ use crate::scores::Counts;
 use super::calibrated::{part, score};
 use super::reference::{Data, Settings, blobs, contrast_of, lattice, squared};
 
-/// One point of the bag or of the fit.
+/// A calibration point, query or fit point, written out for the brute force.
 #[derive(Clone)]
 struct Point {
     at: Vec<f32>,
     label: u32,
-    /// The key that orders points at the same distance.
+    /// The random key that orders points at equal distances.
     key: f64,
-    /// The class probability of its own label.
+    /// The class probability of the point's own label.
     probability: f64,
 }
 
-/// Rank, contrastive and probability score of the label that point `i` of the bag carries, among all others.
+/// Returns the rank, the contrastive and the probability score of point `i` of the bag for its own label. Its neighbors
+/// are found among all other points of the bag and the fit points.
 fn scores(bag: &[Point], fit: &[Point], i: usize, s: Settings) -> [f64; 3] {
     let others = bag.iter().enumerate().filter(|&(j, _)| j != i).map(|(_, point)| point).chain(fit);
     let mut near: Vec<(f64, f64, &Point)> =
@@ -43,7 +44,8 @@ fn scores(bag: &[Point], fit: &[Point], i: usize, s: Settings) -> [f64; 3] {
     [rank + 0.99 * unlikely, contrast, unlikely]
 }
 
-/// The count of the query, the last of the bag, with its label: everything is computed anew.
+/// Returns the expected count of the query, which is the last point of the bag, for its label. Everything is computed
+/// anew.
 fn brute_force(bag: &[Point], fit: &[Point], s: Settings, by_class: ByClass) -> u32 {
     let all: Vec<[f64; 3]> = (0..bag.len()).map(|i| scores(bag, fit, i, s)).collect();
     let level = |of: [f64; 3], which: usize| all.iter().filter(|other| other[which] >= of[which]).count() as u64;
@@ -98,12 +100,13 @@ fn cases() -> Vec<Case> {
 const CLASSES: usize = 6;
 const SEED: u64 = 5;
 
-/// The key of a point, as `docs/method.md` says.
+/// Returns the expected random key of a point, as `docs/method.md` describes it.
 fn key(part: u64, name: u64) -> f64 {
     uniform_of(&[SEED, 0x0b46, part, name])
 }
 
-/// The name of a query: its numbers in pairs, each through the finaliser of `SplitMix64`, as `docs/method.md` says.
+/// Returns the expected hash of a query, as `docs/method.md` describes it: its numbers in pairs, each through the
+/// finaliser of `SplitMix64`.
 fn name_of(query: &[f32]) -> u64 {
     query.chunks(2).fold(0, |state: u64, pair| {
         let bits = pair.iter().rev().fold(0, |bits, value| bits << 32 | u64::from(value.to_bits()));
@@ -114,7 +117,8 @@ fn name_of(query: &[f32]) -> u64 {
     })
 }
 
-/// Class probabilities in tenths, so that many tie; the last class is unknown to the kernel and has none.
+/// Returns random class probabilities in tenths, so that many tie. The last class has no column, because the classifier
+/// does not know it.
 fn probabilities(rows: usize, seed: u64) -> Matrix {
     let mut random = Random::new(seed, 3);
     let values = (0..rows * (CLASSES - 1)).map(|_| random.below(11) as f32 / 10.0).collect();
@@ -174,7 +178,7 @@ fn compare(case: &Case, s: Settings, by_class: ByClass) {
     }
 }
 
-/// Classes that only one part has.
+/// Returns a test case in which some classes have only calibration points, and others only fit points.
 fn classes_of_one_part() -> Case {
     let data = blobs(110, 3, 4, 0.8, 39);
     let (mut calibration, mut fit) = (data.range(0..60), data.range(60..95));
@@ -196,7 +200,7 @@ fn p_values_are_those_of_the_brute_force() {
     }
 }
 
-/// Wide and narrow kernels: losses that all but vanish, and losses that all but tie.
+/// Counts are right with wide and narrow kernels. With these kernels, some losses almost vanish and others almost tie.
 #[test]
 fn kernels_make_no_difference() {
     for case in cases().into_iter().take(3) {
@@ -207,8 +211,9 @@ fn kernels_make_no_difference() {
     }
 }
 
-/// A hub: points of one label far from each other, each amid points of another label, and the query is the nearest
-/// point of the first label to all of them. Counts move by as much as they can.
+/// A query that is near many points (a hub) changes their scores all at once. The points carry one label and are far
+/// from each other, each amid points of another label. The query is the nearest point of their label for all of them.
+/// Counts then move by as much as they can.
 #[test]
 fn a_query_that_changes_many_points_at_once() {
     let d = 12;

@@ -1,4 +1,5 @@
-//! Sets do not depend on the number of threads, the order of points, the names of classes or the size of a batch.
+//! Tests that sets do not depend on the number of threads, the order of points, the names of classes or the size of a
+//! batch.
 
 use crate::Context;
 use crate::Matrix;
@@ -99,7 +100,7 @@ fn the_size_of_a_batch_does_not_matter() {
     }
 }
 
-/// A row comes out the same in every batch and with any number of threads.
+/// A mapped point and its outputs are the same in every batch and with any number of threads.
 #[test]
 fn mapping_and_outputs_do_not_depend_on_the_batch() {
     for (d, n, classes) in [(7, 50, 3), (64, 300, 17), (384, 700, 40)] {

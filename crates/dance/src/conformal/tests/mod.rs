@@ -1,4 +1,4 @@
-//! The conformal core against a brute-force reference, against the theory, and against bad input.
+//! Tests of conformal prediction against a brute-force reference, against the theory, and with bad input.
 
 mod agreement;
 mod bad_input;

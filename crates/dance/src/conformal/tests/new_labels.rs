@@ -1,4 +1,4 @@
-//! New labels: their count is that of a brute force over labels that no other point has, and sets cover new labels.
+//! Tests of new labels: their counts equal those of a brute force, and sets cover queries with a new label.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,11 @@ use super::reference::Data;
 const DIMENSIONS: usize = 4;
 const KINDS: usize = 400;
 
-/// Labels by Zipf's law, points around the center of each.
+/// A random source of test points with 400 kinds of labels, some frequent and many rare, by Zipf's law. Points lie
+/// around the center of their kind.
 struct Source {
     centers: Vec<[f64; DIMENSIONS]>,
-    /// Sums of 1/1, 1/2, …
+    /// The sums of 1/1, 1/2, … up to every kind. Kinds are drawn in proportion to these terms.
     sums: Vec<f64>,
     random: Random,
 }
@@ -51,7 +52,8 @@ fn matrix(points: &[(Vec<f32>, usize)]) -> Matrix {
     Matrix::new(values, points.len(), DIMENSIONS).unwrap()
 }
 
-/// Labels in the order in which they come, for points that are known.
+/// The class ids that the kinds of points get, numbered as they first appear. With them, the test turns drawn points
+/// into data; a kind that is not listed is a new label.
 struct Known(BTreeMap<usize, u32>);
 
 impl Known {

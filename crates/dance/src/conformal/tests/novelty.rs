@@ -1,5 +1,5 @@
-//! Novelty p-values are those of a brute force that puts the query among the calibration points, and false alarms are
-//! as rare as the level says.
+//! Tests that novelty p-values equal those of a brute force, which adds the query to the calibration points. False
+//! alarms are as rare as the level says.
 
 use crate::Context;
 use crate::conformal::{Calibration, ConformalConfig, MethodName, Mix};
@@ -10,7 +10,7 @@ use crate::stream::flagged_beyond_chance;
 use super::calibrated::Calibrated;
 use super::reference::{Data, blobs, lattice, squared};
 
-/// p-values of the test points.
+/// Returns the novelty p-values of the test points by the library.
 fn novelty(mode: Calibration, calibration: &Data, fit: &Data, test: &Data, neighbors: usize) -> Vec<f64> {
     let context = Context::new(2).unwrap();
     let config = ConformalConfig::default()
@@ -26,7 +26,7 @@ fn novelty(mode: Calibration, calibration: &Data, fit: &Data, test: &Data, neigh
     calibrated.score(&context, &test.points).novelty
 }
 
-/// Distance of `point` to its m-th nearest among `others`.
+/// Returns the squared distance from `point` to its m-th nearest point among `others`, for the brute force.
 fn far<'a>(point: &[f32], others: impl Iterator<Item = &'a [f32]>, m: usize) -> f64 {
     let mut all: Vec<f64> = others.map(|other| squared(point, other)).collect();
     all.sort_by(f64::total_cmp);
@@ -37,7 +37,8 @@ fn rows(data: &Data) -> Vec<&[f32]> {
     (0..data.len()).map(|row| data.points.row(row)).collect()
 }
 
-/// Counts the compared points, the query among them, that are at least as far away as the query.
+/// Returns the expected count behind a novelty p-value: the number of compared points, the query included, that are at
+/// least as far away as the query.
 fn count(mode: Calibration, calibration: &[&[f32]], reference: &[&[f32]], query: &[f32], m: usize) -> usize {
     let distances: Vec<f64> = match mode {
         // Every point of the bag among all others of the bag and the fit points.
@@ -100,7 +101,8 @@ fn equals_the_brute_force_to_the_last_count() {
     }
 }
 
-/// Over 200 draws of everything: how often points from the same source are flagged, and points from elsewhere.
+/// False alarms are as rare as the level says. Over 200 draws of all points, the test counts flagged points from the
+/// calibration points' own source, and flagged points from elsewhere.
 #[test]
 fn false_alarms_are_as_rare_as_asked() {
     let (n, tested, draws) = (99, 50, 200);

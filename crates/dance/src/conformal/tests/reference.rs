@@ -1,10 +1,10 @@
-//! The conformal core written again from the formulas: quadratic, f64, one thread, nothing shared with the library but
-//! the kernel's two parameters. And data to try it on.
+//! A brute-force reference for tests: conformal prediction written again from the formulas. It is quadratic, in f64, on
+//! one thread, and shares nothing with the library but the kernel's two parameters. Test data are here too.
 
 use crate::Matrix;
 use crate::numeric::random::Random;
 
-/// Labelled points.
+/// Labelled points of a test.
 #[derive(Clone, Debug)]
 pub(crate) struct Data {
     pub(crate) points: Matrix,
@@ -12,7 +12,7 @@ pub(crate) struct Data {
 }
 
 impl Data {
-    /// The points at `rows`.
+    /// Returns the points at `rows` with their labels.
     pub(crate) fn select(&self, rows: &[usize]) -> Self {
         Self { points: self.points.select(rows), labels: rows.iter().map(|&row| self.labels[row]).collect() }
     }
@@ -38,7 +38,7 @@ impl Data {
     }
 }
 
-/// Overlapping Gaussian blobs, one per class.
+/// Returns random points in overlapping Gaussian blobs, one blob per class.
 pub(crate) fn blobs(n: usize, d: usize, classes: u32, spread: f64, seed: u64) -> Data {
     let mut random = Random::new(seed, 1);
     let centers: Vec<f64> =
@@ -53,7 +53,7 @@ pub(crate) fn blobs(n: usize, d: usize, classes: u32, spread: f64, seed: u64) ->
     Data { points: Matrix::new(points, n, d).unwrap(), labels }
 }
 
-/// Whole-number coordinates: most distances tie, many points coincide.
+/// Returns random points with whole coordinates. Most distances tie, and many points coincide.
 pub(crate) fn lattice(n: usize, d: usize, classes: u32, side: usize, seed: u64) -> Data {
     let mut random = Random::new(seed, 2);
     let points = (0..n * d).map(|_| random.below(side) as f32).collect();
@@ -61,7 +61,8 @@ pub(crate) fn lattice(n: usize, d: usize, classes: u32, side: usize, seed: u64) 
     Data { points: Matrix::new(points, n, d).unwrap(), labels }
 }
 
-/// `(squared distance, index)`, nearest first, ties by index.
+/// Returns the expected `m` neighbors of a query: pairs of a squared distance and an index, nearest first. Ties are
+/// ordered by index, and the point `skip` is left out.
 pub(crate) fn neighbors(reference: &Matrix, query: &[f32], skip: Option<usize>, m: usize) -> Vec<(f64, usize)> {
     let mut all: Vec<(f64, usize)> = (0..reference.rows())
         .filter(|&row| Some(row) != skip)
@@ -76,7 +77,7 @@ pub(crate) fn squared(a: &[f32], b: &[f32]) -> f64 {
     a.iter().zip(b).map(|(&a, &b)| (f64::from(a) - f64::from(b)).powi(2)).sum()
 }
 
-/// The paper's settings.
+/// The settings of the neighbor scores and the kernel in a test.
 #[derive(Clone, Copy)]
 pub(crate) struct Settings {
     pub(crate) rank_neighbors: usize,
@@ -86,7 +87,7 @@ pub(crate) struct Settings {
     pub(crate) shape: f64,
 }
 
-/// `S_knn` of every class.
+/// Returns the expected rank score `S_knn` of every class. The point `skip` is no neighbor.
 pub(crate) fn rank_scores(
     reference: &Data,
     query: &[f32],
@@ -103,7 +104,7 @@ pub(crate) fn rank_scores(
         .collect()
 }
 
-/// `S_clr` of every class.
+/// Returns the expected contrastive score `S_clr` of every class. The point `skip` is no neighbor.
 pub(crate) fn contrast_scores(
     reference: &Data,
     query: &[f32],
@@ -116,7 +117,8 @@ pub(crate) fn contrast_scores(
     (0..classes as u32).map(|class| contrast_of(&near, class, s)).collect()
 }
 
-/// `S_clr` of one class, from the points and labels of the neighbors, nearest first.
+/// Returns the expected contrastive score `S_clr` of one class. `near` holds the points and labels of the neighbors,
+/// nearest first.
 pub(crate) fn contrast_of(near: &[(&[f32], u32)], class: u32, s: Settings) -> f64 {
     let Some(&(anchor, _)) = near.first() else { return f64::INFINITY };
     let distance = |point: &[f32]| {
@@ -134,7 +136,8 @@ pub(crate) fn contrast_of(near: &[(&[f32], u32)], class: u32, s: Settings) -> f6
     (0..near.len()).filter(|&place| near[place].1 == class).map(loss).fold(f64::INFINITY, f64::min)
 }
 
-/// The `⌈(1-α)(n+1)⌉`-th smallest, α in ten-thousandths, in whole numbers.
+/// Returns the expected threshold in whole-number arithmetic: the `⌈(1-α)(n+1)⌉`-th smallest of n scores. The level α
+/// is given in ten-thousandths.
 pub(crate) fn threshold(scores: &[f64], ten_thousandths: usize) -> f64 {
     let mut sorted = scores.to_vec();
     sorted.sort_by(|a, b| a.partial_cmp(b).unwrap());
@@ -142,7 +145,7 @@ pub(crate) fn threshold(scores: &[f64], ten_thousandths: usize) -> f64 {
     if index > sorted.len() { f64::INFINITY } else { sorted[index - 1] }
 }
 
-/// Labels whose scores are both within.
+/// Returns the labels whose rank score and contrastive score are both within their thresholds.
 pub(crate) fn set(rank: &[f64], contrast: &[f64], rank_threshold: f64, contrast_threshold: f64) -> Vec<u32> {
     (0..rank.len() as u32)
         .filter(|&y| rank[y as usize] <= rank_threshold && contrast[y as usize] <= contrast_threshold)

@@ -1,9 +1,9 @@
-//! A brute force for tests, which rebuilds every posterior from the formulas, in plain loops.
+//! The expected results of the tests, by brute force: every posterior is rebuilt from the formulas, in plain loops.
 
 use crate::posterior::tests::Case;
 use crate::posterior::{ByClass, ExpertSettings, Matrix, Part, PosteriorCalibration, StackSettings};
 
-/// A point in every space, with its label.
+/// A point in the raw, the whitened and the learned space, with its label.
 #[derive(Clone)]
 struct Point {
     spaces: [Vec<f64>; 3],
@@ -20,7 +20,7 @@ fn map(x: &[f64], matrix: &Matrix) -> Vec<f64> {
         .collect()
 }
 
-/// Solves a linear system by elimination.
+/// Solves the linear system with the matrix `a` and the right side `b` by elimination.
 pub(crate) fn solve(mut a: Vec<Vec<f64>>, mut b: Vec<f64>) -> Vec<f64> {
     let n = b.len();
     for pivot in 0..n {
@@ -43,7 +43,8 @@ pub(crate) fn solve(mut a: Vec<Vec<f64>>, mut b: Vec<f64>) -> Vec<f64> {
     b
 }
 
-/// Returns the kernel of a ridge expert, computed directly or spanned by landmarks.
+/// Returns the kernel function of a ridge expert for `all` training points. If there are more points than
+/// `settings.whole`, the fit points are landmarks that span it.
 fn kernel(
     settings: &StackSettings,
     expert: &ExpertSettings,
@@ -70,7 +71,8 @@ fn kernel(
     }
 }
 
-/// Returns the log posteriors of a point for every label from `others`, by the formulas.
+/// Returns the stack's log posteriors of `point` for every label, by the formulas. `others` are the points from which
+/// the experts predict.
 fn log_posteriors(
     settings: &StackSettings,
     fit: &[Point],
@@ -140,7 +142,8 @@ fn direction(point: &[f64], fitted: &[&[f32]]) -> Vec<f64> {
     from.iter().map(|x| if length > 1e-6 { x / length } else { 0.0 }).collect()
 }
 
-/// Returns the count of every query and label, from posteriors that are rebuilt for every query, label and point.
+/// Returns the expected count of every label for every query. All posteriors are rebuilt for every query, label and
+/// point.
 pub(super) fn brute_force(case: &Case, settings: &StackSettings, calibrates: PosteriorCalibration) -> Vec<Vec<u32>> {
     let split = calibrates == PosteriorCalibration::Split;
     let by_class = match calibrates {

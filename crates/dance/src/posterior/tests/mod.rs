@@ -19,7 +19,8 @@ struct Case {
 }
 
 impl Case {
-    /// Draws a random case with one class without points. Odd seeds add copies to the calibration points.
+    /// Draws random fit points, calibration points and queries for a test; one class has no points. With an odd seed,
+    /// some calibration points are copies of others.
     fn random(seed: u64, random: &mut Random) -> Self {
         let (d, classes) = (3, 3 + seed as u32 % 3);
         Self {
@@ -37,7 +38,7 @@ fn part(points: &[Vec<f32>], labels: &[u32]) -> Part {
     Part { embeddings: Matrix::new(points.concat(), points.len(), cols).unwrap(), labels: labels.to_vec() }
 }
 
-/// Draws points around class centers. The last `repeat` points are copies of earlier ones, with labels of their own.
+/// Draws points around class centers. The last `repeat` points are copies of earlier points, but draw their own labels.
 fn clusters(random: &mut Random, count: usize, classes: u32, dimensions: usize, repeat: usize) -> Part {
     let mut points: Vec<Vec<f32>> = Vec::new();
     let mut labels = Vec::new();
@@ -87,7 +88,7 @@ fn ridge(space: Space, weight: f64, softness: f64) -> ExpertSettings {
     ExpertSettings::Ridge { weight, space, bandwidth: 1.7, shape: 0.7, ridge: 0.05, softness }
 }
 
-/// Returns stacks of a single expert, and stacks of several experts.
+/// Returns the stacks that the tests compare with the brute force: some of a single expert, some of several.
 fn stacks() -> Vec<Vec<ExpertSettings>> {
     let prototypes = ExpertSettings::Prototypes { weight: 0.4, shrinkage: 0.5, prior: 0.5 };
     let heavy = ExpertSettings::Prototypes { weight: 0.7, shrinkage: 0.5, prior: 4.0 };
@@ -200,8 +201,8 @@ fn counts_by_class_are_those_of_a_brute_force() {
     }
 }
 
-/// Coverage over many draws of calibration points and a query is that of exact p-values, up to chance: at least 1-α,
-/// and above it by at most 1/(n+1) for n calibration points, as long as scores do not tie.
+/// The coverage over many draws is `⌈(1-α)(n+1)⌉/(n+1)` for n calibration points, up to chance. In these draws scores
+/// do not tie.
 #[test]
 fn coverage_is_nominal_for_fresh_draws() {
     let context = Context::new(2).unwrap();

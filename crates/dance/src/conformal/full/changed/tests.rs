@@ -1,18 +1,19 @@
-//! Tests that counts in a changed bag equal the counts in a bag that is written out in full.
+//! Tests that counts in a changed bag (calibration points and a query) equal the counts in a bag that is written out in
+//! full.
 
 use super::*;
 use crate::method::ByClass;
 use crate::numeric::random::Random;
 use crate::scores::calibration::{Clusters, Strata};
 
-/// One calibration point: its label, its scores before the query is added, and its change.
+/// A calibration point of a test: its label, its scores before the query is added, and its new scores if they change.
 struct Point {
     label: u32,
     before: Scores,
     change: Option<Change>,
 }
 
-/// Returns a coarse score, so that many scores tie; it may be +∞.
+/// Returns a random score out of `levels` numbers and +∞. So few values make many scores tie.
 fn score(random: &mut Random, levels: usize) -> f64 {
     match random.below(levels + 1) {
         0 => f64::INFINITY,
@@ -37,7 +38,8 @@ fn bag(n: usize, seed: u64) -> Vec<Point> {
         .collect()
 }
 
-/// Returns every score of the bag if the query carries `label`, from the definition.
+/// Returns the scores of all points if the query carries `label`, straight from the definition. The query's scores are
+/// last.
 fn written_out(bag: &[Point], label: u32, query: Scores) -> Vec<Scores> {
     let of = |point: &Point| match &point.change {
         None => point.before,
