@@ -13,8 +13,9 @@ pub(super) fn schema_is_valid(footer: &[u8]) -> bool {
     ThriftReader { rest: footer }.schema().is_some()
 }
 
-/// Returns the uncompressed and the compressed size in a page header, fields 2 and 3; `None` unless the bytes start
-/// with a page header. If a field is repeated, the worse value counts.
+/// Returns the uncompressed and the compressed size that a page header states in its fields 2 and 3; `None` unless the
+/// bytes start with a page header. If a field is repeated, the more suspicious value counts: the larger uncompressed
+/// size, the smaller compressed size.
 pub(super) fn page_sizes(header: &[u8]) -> Option<(u64, u64)> {
     let mut reader = ThriftReader { rest: header };
     let (mut id, mut unpacked, mut packed): (i64, Option<u64>, Option<u64>) = (0, None, None);
@@ -48,7 +49,8 @@ struct ThriftReader<'a> {
 }
 
 impl ThriftReader<'_> {
-    /// Checks the schema. Reads all fields of the footer, since a second schema would replace the first.
+    /// Checks the [schema](self) of a footer. Reads all fields of the footer, since a second schema would replace the
+    /// first.
     fn schema(&mut self) -> Option<()> {
         let (mut id, mut found) = (0, None);
         loop {
@@ -61,7 +63,7 @@ impl ThriftReader<'_> {
         }
     }
 
-    /// Checks the list of nodes.
+    /// Checks that the nodes of the schema, in depth-first order, form a tree no deeper than [`DEEPEST`].
     fn nodes(&mut self) -> Option<()> {
         let (count, kind) = self.list()?;
         // For every level, the number of children that have not been read.
@@ -88,7 +90,7 @@ impl ThriftReader<'_> {
         Some(())
     }
 
-    /// Reads a node and returns its number of children.
+    /// Reads a node of the schema and returns its number of children.
     fn children(&mut self) -> Option<u64> {
         let (mut id, mut children) = (0, 0);
         loop {
