@@ -103,7 +103,8 @@ impl ThriftReader<'_> {
         }
     }
 
-    /// Returns the type of the next field, or `STOP` at the end of the struct, and sets `id` to its number.
+    /// Returns the type of the next field and sets `id` to the field's number. At the end of the struct it returns
+    /// `STOP`.
     fn field(&mut self, id: &mut i64) -> Option<u8> {
         let byte = self.byte()?;
         if byte == STOP {
@@ -130,7 +131,8 @@ impl ThriftReader<'_> {
         (count <= self.rest.len() as u64).then_some((count, byte & 0x0f))
     }
 
-    /// Skips a value of this type.
+    /// Skips a value of the type `kind`, which lies `depth` lists or structs deep. Returns `None` beyond the depth
+    /// [`DEEPEST`].
     fn skip(&mut self, kind: u8, depth: usize) -> Option<()> {
         if depth > DEEPEST {
             return None;
@@ -177,7 +179,8 @@ impl ThriftReader<'_> {
     }
 }
 
-/// Reads a varint, which has seven bits of a number per byte; `None` if the bytes end or the number is too long.
+/// Reads a varint, which has seven bits of a number in each byte, and moves `data` behind it. Returns `None` if the
+/// bytes end or the number is too long.
 pub(super) fn varint(data: &mut &[u8]) -> Option<u64> {
     let mut value = 0u64;
     for shift in (0..70).step_by(7) {
