@@ -43,11 +43,11 @@ pub struct Dataset {
     pub prototypes: Option<Matrix>,
     /// The row of every point in its file or array.
     pub rows: Vec<u32>,
-    /// The file or array of the points.
+    /// The identity of the file or array of the points, with the encoder of their embeddings.
     pub source: Source,
-    /// The type of the labels.
+    /// The type of the labels in the file: text, integers, floats or booleans.
     pub label_kind: Kind,
-    /// The type of the ids.
+    /// The type of the ids in the file, such as text or integers.
     pub id_kind: Kind,
     /// The provenance of every point: true for a picked point, false for one drawn at random. `None` means that all
     /// points were drawn at random.
@@ -59,7 +59,7 @@ pub struct Dataset {
 #[derive(Clone, Debug, Default)]
 pub struct Source {
     identity: Arc<()>,
-    /// The encoder of the embeddings, if known.
+    /// The encoder that made the embeddings, if known.
     pub encoder: Option<Arc<EncoderIdentity>>,
 }
 
@@ -91,7 +91,7 @@ pub struct Names {
     pub rows: Option<Vec<u32>>,
     /// The id of every point.
     pub ids: Option<Vec<String>>,
-    /// The type of the ids.
+    /// The type of the ids in the file, such as text or integers.
     #[serde(default)]
     pub id_kind: Kind,
 }
@@ -180,9 +180,9 @@ impl Dataset {
 /// The name of the column, array or tensor that holds the provenance.
 pub(super) const PROVENANCE: &str = "provenance";
 
-/// The word for the provenance of points chosen for a property.
+/// The value of `provenance` for points that were chosen for a property, such as being difficult.
 pub const PICKED: &str = "picked";
-/// The word for the provenance of points drawn at random.
+/// The value of `provenance` for points that were drawn at random, like new points.
 pub const RANDOM: &str = "random";
 
 /// Returns true if the provenance `word` is `picked`, and false if it is `random` or empty. Any other word is an error,
@@ -195,7 +195,7 @@ pub(super) fn is_picked(word: &str) -> std::result::Result<bool, String> {
     }
 }
 
-/// The identity of an encoder, stored in files of embeddings and in models.
+/// The identity of an encoder (the program that makes embeddings), as files of embeddings and model files store it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EncoderIdentity {
     /// The user's name for the encoder: a model name, a folder or a file.
@@ -207,8 +207,8 @@ pub struct EncoderIdentity {
 }
 
 impl EncoderIdentity {
-    /// Parses the JSON that [`to_json`](Self::to_json) returns. The error is a message such as `is not the JSON of an
-    /// encoder: …`, and the caller puts the name of the array or key in front of it.
+    /// Parses the JSON that [`to_json`](Self::to_json) returns. The error is a message that the caller puts after the
+    /// name of the array or key with this JSON.
     pub fn from_json(text: &str) -> Result<Self, String> {
         serde_json::from_str(text).map_err(|error| format!("is not the JSON of an encoder: {error}"))
     }

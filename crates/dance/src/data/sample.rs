@@ -132,8 +132,8 @@ mod tests {
         assert_eq!(drawn(10, 50, 0, &[4]).embeddings(), rows(0, 10).embeddings());
     }
 
-    /// Each of 40 rows is drawn with probability 1/4. In 2,000 samples the share of each row is 1/4 to within 5
-    /// standard errors, which are 0.05.
+    /// Tests that each of 40 rows is drawn with probability 1/4. In 2,000 samples the share of a row may differ from
+    /// 1/4 by 5 standard errors, which are 0.05.
     #[test]
     fn every_row_is_as_likely() {
         let mut counts = [0u32; 40];

@@ -26,8 +26,8 @@ use crate::numeric::random::Random;
 /// The number that keeps the random draws of splits apart from draws for other purposes under one seed.
 const PURPOSE: u64 = 0x5eed_5711;
 
-/// Divides `points` rows at random by `fractions`, which are positive and sum to 1. Returns the rows of every part,
-/// ascending.
+/// Divides the rows `0..points` at random into parts. Part i gets the share `fractions[i]` of the rows; fractions are
+/// positive and sum to 1. Returns the rows of each part, ascending.
 pub fn uniform(points: usize, fractions: &[f64], seed: u64) -> Result<Vec<Vec<usize>>> {
     check(points, fractions)?;
     let mut rows: Vec<usize> = (0..points).collect();
@@ -43,10 +43,11 @@ pub fn uniform(points: usize, fractions: &[f64], seed: u64) -> Result<Vec<Vec<us
     finished(fractions.iter().map(cut).collect(), fractions, points)
 }
 
-/// Divides whole groups of rows at random by `fractions`, which are positive and sum to 1. `groups` holds the group of
-/// every row. Returns the rows of every part, ascending.
+/// Divides rows at random into parts such that each group of rows stays in one part. `groups` holds the group of every
+/// row. Returns the rows of each part, ascending.
 ///
-/// Fractions are shares of groups, not of rows, so that the groups of a part are exchangeable with new groups.
+/// Part i gets the share `fractions[i]` of the groups, not of the rows, so that the groups of a part are exchangeable
+/// with new groups. Fractions are positive and sum to 1.
 pub fn grouped(groups: &[u32], fractions: &[f64], seed: u64) -> Result<Vec<Vec<usize>>> {
     let count = groups.iter().max().map_or(0, |&last| last as usize + 1);
     let parts = uniform(count, fractions, seed)?;
@@ -87,8 +88,8 @@ pub fn one_of_each(groups: &[u32], seed: u64) -> Vec<usize> {
     rows
 }
 
-/// Divides the rows of each class at random by `fractions`, which are positive and sum to 1. `labels` holds the class
-/// of every row. Returns the rows of every part, ascending.
+/// Divides the rows of each class at random into parts. Part i gets the share `fractions[i]` of each class; fractions
+/// are positive and sum to 1. `labels` holds the class of every row. Returns the rows of each part, ascending.
 pub fn stratified(labels: &[u32], fractions: &[f64], seed: u64) -> Result<Vec<Vec<usize>>> {
     check(labels.len(), fractions)?;
     let classes = labels.iter().max().map_or(0, |&label| label as usize + 1);

@@ -23,7 +23,7 @@ pub struct Table {
     pub class_names: Option<Vec<String>>,
     /// The id of every point, shown to people in place of the row number.
     pub ids: Option<Vec<String>>,
-    /// The type of the ids.
+    /// The type of the ids in the file, such as text or integers.
     pub id_kind: Kind,
     /// One embedding per class, for example from a text encoder.
     pub prototypes: Option<Matrix>,

@@ -127,7 +127,7 @@ impl Table {
         self.details.labels_file.as_deref().unwrap_or(&self.origin)
     }
 
-    /// Returns the places in the file of the first three of these rows as text, with the number of further rows.
+    /// Returns the places in the file of the first three of these `rows` as text, with the number of further rows.
     fn list(&self, rows: &[usize]) -> String {
         const SHOWN: usize = 3;
         let shown: Vec<String> = rows.iter().take(SHOWN).map(|&row| self.place(row)).collect();
@@ -136,7 +136,7 @@ impl Table {
         format!("{}{more}", shown.join(", "))
     }
 
-    /// Returns the error for a label that cannot be used; `problem` says why.
+    /// Returns the error for the label at index `row`, which cannot be used; `problem` says why.
     pub(super) fn wrong_label(&self, row: usize, problem: &str) -> Error {
         Error::Data(format!("{}: label at {}: {problem}", self.label_origin(), self.place(row)))
     }

@@ -4,10 +4,10 @@
 //!   the shares of empty sets, of singletons (sets with one label), and of right labels among singletons. **Acc**: the
 //!   top-1 accuracy of the classifier.
 //! - **CCV** (class coverage violation): `100·mean_y |Cov_y - (1-α)|` over the classes y that have points, where
-//!   `Cov_y` is the coverage of class y. A second number has only the contributions of classes whose coverage is below
-//!   `1-α`. Sets that hold all labels have a CCV of `100·α`. With m test points per class, sets with perfect coverage
-//!   have an expected CCV of `100·E|Bin(m,1-α)/m - (1-α)|` (5.99 at m = 10, α = 0.05). The mean of this number over the
-//!   classes is the **noise floor**.
+//!   `Cov_y` is the coverage of class y. A further metric is the part of the CCV that comes from classes whose coverage
+//!   is below `1-α`. Sets that hold all labels have a CCV of `100·α`. With m test points per class, sets with perfect
+//!   coverage have an expected CCV of `100·E|Bin(m,1-α)/m - (1-α)|` (5.99 at m = 10, α = 0.05). The mean of this number
+//!   over the classes is the **noise floor**.
 //! - **Class deviation**: `100·√(mean_y (Cov_y - (1-α))² - noise)`. The noise is the mean over the classes of
 //!   `α(1-α)/m`, the variance of the coverage of m test points at perfect coverage. So the class deviation is 0 if
 //!   classes differ by no more than chance.
@@ -52,7 +52,7 @@ pub struct Metrics {
     pub class_violation: f64,
     /// The noise floor: the expected CCV of sets with perfect coverage, in per cent.
     pub class_violation_floor: f64,
-    /// The contributions to the CCV of classes whose coverage is below `1-α`, in per cent.
+    /// The part of the CCV that comes from classes whose coverage is below `1-α`, in per cent.
     pub class_undercoverage: f64,
     /// The [class deviation](self): the typical distance of the coverage of a class from `1-α` beyond chance, in per
     /// cent.

@@ -1,7 +1,7 @@
 //! Metrics of class probabilities.
 //!
-//! - **Log loss**: the mean of `-ln p`, where p is the probability of the true label. A smaller p counts as 1e-15, so
-//!   that a single p of 0 leaves the mean finite.
+//! - **Log loss**: the mean of `-ln p`, where p is the probability of the true label. A p below 1e-15 counts as 1e-15,
+//!   so that a single p of 0 leaves the mean finite.
 //! - **Brier score**: the mean over points of `‖p - y‖²`, with the probabilities p and the one-hot label y of a point.
 //! - **ECE**, the expected calibration error: the range of probabilities is divided into 15 intervals of equal width,
 //!   and points are grouped by the probability of their most probable label. ECE is the mean over groups, weighted by

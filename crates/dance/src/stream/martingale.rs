@@ -2,11 +2,11 @@
 //! probability of a false alarm is bounded over a stream of any length.
 //!
 //! Every point has a score that does not depend on the calibration points or the stream. The p-value of a point is its
-//! smoothed rank among n calibration points and the t points of the stream so far, the point itself included: `p =
-//! (#{larger scores} + τ·#{equal scores}) / (n+t)`. Here τ is uniform between 0 and 1, and the point's own score counts
-//! as equal. If all points are exchangeable, these p-values are independent and uniform. Then the capital of a gambler
-//! who bets against uniform p-values is a martingale. The capital starts at 1 and ever reaches 1/δ with probability at
-//! most δ (Ville's inequality).
+//! smoothed rank among n calibration points and the t points of the stream so far, the point itself included:
+//! `p = (#{larger scores} + τ·#{equal scores}) / (n+t)`.
+//! Here τ is uniform between 0 and 1, and the point's own score counts as equal. If all points are exchangeable, these
+//! p-values are independent and uniform. Then the capital of a gambler who bets against uniform p-values is a
+//! martingale. The capital starts at 1 and ever reaches 1/δ with probability at most δ (Ville's inequality).
 //!
 //! A bet multiplies its capital by `κ·p^(κ-1)` or by `κ·(1-p)^(κ-1)`; there is one bet of each kind for several
 //! exponents κ. The first kind wins if scores grow, the second if they fall. The time of a change is unknown, so the
@@ -95,7 +95,8 @@ impl Martingale {
         (reserve(self.points()) + self.state.capital.iter().sum::<f64>()).min(MOST)
     }
 
-    /// Returns the largest capital so far. If it is at least 1/δ, the test rejects exchangeability at level δ.
+    /// Returns the largest capital so far. If it is at least 1/δ, for a chosen level δ, the test rejects
+    /// exchangeability at this level.
     pub(crate) fn largest(&self) -> f64 {
         self.state.largest
     }
@@ -123,7 +124,7 @@ impl Martingale {
     }
 }
 
-/// Returns the factor `κ·p^(κ-1)` by which a bet multiplies its capital; κ is `power`.
+/// Returns the factor `κ·p^(κ-1)` by which a bet on the p-value p multiplies its capital; κ is `power`.
 fn factor(p: f64, power: f64) -> f64 {
     power * p.max(LEAST_P).powf(power - 1.0)
 }

@@ -28,7 +28,7 @@ pub struct Block {
     pub refused: Vec<(usize, String)>,
     /// The id of every invalid row, if rows have ids.
     pub refused_ids: Option<Vec<String>>,
-    /// The type of the ids.
+    /// The type of the ids in the file, such as text or integers.
     pub id_kind: Kind,
 }
 

@@ -17,7 +17,7 @@ const FACTOR: u64 = 256;
 /// The number of bytes of memory allowed in addition, for a file of any length.
 const ALWAYS: u64 = 32 << 20;
 
-/// The bytes of memory that the contents of a file may take: `all` of them, and those `left`.
+/// The bytes of memory that the contents of a file may take: in total (`all`), and from now on (`left`).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Budget {
     all: u64,

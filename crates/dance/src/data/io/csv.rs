@@ -90,14 +90,14 @@ pub(super) fn read_labels(path: &Path, mut file: File, delimiter: u8, column: &s
     Ok(labels::from_text(found, lines))
 }
 
-/// Returns the number of the line at which a row starts, counted from 1. With line ends of two bytes (`\\r\\n`) the
-/// reader's position is one line behind, because it is noted before the second byte is skipped.
+/// Returns the number of the line at which a row starts, counted from 1. With line ends of two bytes (`\r\n`) the
+/// reader's position is one line behind, because the reader notes it before the second byte.
 fn line(position: Option<&Position>, ends: LineEnds) -> u64 {
     let behind = |position: &Position| ends == LineEnds::TwoBytes && position.record() > 0;
     position.map_or(1, |position| position.line() + u64::from(behind(position)))
 }
 
-/// The kind of line ends: one byte (`\\n`) or two bytes (`\\r\\n`).
+/// The kind of line ends: one byte (`\n`) or two bytes (`\r\n`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LineEnds {
     OneByte,
@@ -152,7 +152,7 @@ fn next(path: &Path, reader: &mut Reader<RowLimit<File>>, record: &mut StringRec
     })
 }
 
-/// Parses one number of an embedding. The error is a message that continues the place of the field.
+/// Parses one number of an embedding. The error is a message that the caller puts after the place of the field.
 fn number(field: &str) -> Result<f32, String> {
     match field.parse::<f32>() {
         Ok(number) if number.is_finite() => Ok(number),

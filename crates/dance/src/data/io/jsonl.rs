@@ -80,7 +80,7 @@ impl JsonPoint {
     }
 
     /// Parses a line with the keys that `options` names, and keeps at most the first `most` numbers of its embedding.
-    /// The error is a message.
+    /// The error is a message for the user.
     pub fn parse(line: &[u8], options: &ReadOptions, most: usize) -> Result<Self, String> {
         let keys = JsonKeys::new(options);
         let mut deserializer = serde_json::Deserializer::from_slice(line.trim_ascii_end());
@@ -146,7 +146,7 @@ struct PointLists {
 }
 
 impl PointLists {
-    /// Appends the point of the line with number `line`. The error is a message.
+    /// Appends the point of the line with number `line`. The error is a message for the user.
     fn push(&mut self, point: JsonPoint, line: u32, options: &ReadOptions) -> Result<(), String> {
         let dimensions = *self.dimensions.get_or_insert(point.length);
         if point.length != dimensions || dimensions > MOST {
@@ -196,7 +196,7 @@ impl PointLists {
     }
 }
 
-/// The value of a label or an id.
+/// The value of a label or an id in a line of JSON.
 #[derive(Clone, Debug, PartialEq)]
 enum JsonScalar {
     Missing,
@@ -207,7 +207,7 @@ enum JsonScalar {
 }
 
 impl JsonScalar {
-    /// Parses a label. The error is a message that continues "the label".
+    /// Parses a label. The error is a message that the caller puts after the words "the label".
     fn of_label(raw: Option<&RawValue>) -> Result<Self, &'static str> {
         match raw.map_or(Self::Missing, Self::of) {
             Self::Text(_) if raw.is_some_and(|raw| raw.get().starts_with(['{', '['])) => {

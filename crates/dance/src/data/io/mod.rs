@@ -287,7 +287,7 @@ impl FilePart<'_> {
     }
 
     /// Converts values to class names or ids, and returns them with their type. Strings stay strings, and an integer
-    /// becomes its decimal digits.
+    /// becomes its decimal digits. Floats and booleans are an error.
     fn names(self, labels: RawLabels) -> Result<(Vec<String>, Kind)> {
         match labels {
             RawLabels::Names(names) => Ok((names, Kind::Text)),
@@ -299,7 +299,7 @@ impl FilePart<'_> {
     }
 }
 
-/// A shape as Python prints it.
+/// The shape of an array, which is displayed as Python prints it, for example `(3, 2)`.
 struct Shape<'a>(&'a [u64]);
 
 impl fmt::Display for Shape<'_> {

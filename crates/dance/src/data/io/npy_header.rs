@@ -23,9 +23,9 @@ pub(super) struct NpyHeader {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Element {
     Number(Scalar, Endian),
-    /// `U`: a fixed number of UCS-4 characters, padded with NUL.
+    /// Strings (dtype `U`) that take this number of UCS-4 characters each, padded with NUL.
     Unicode(usize, Endian),
-    /// `S`: a fixed number of bytes, padded with NUL.
+    /// Strings (dtype `S`) that take this number of bytes each, padded with NUL.
     Bytes(usize),
 }
 
@@ -47,7 +47,7 @@ pub(super) const MAGIC: &[u8] = b"\x93NUMPY";
 /// more than 10 000.
 const LONGEST: usize = 1 << 16;
 
-/// Reads the header. The error is a message that continues the name of the array.
+/// Reads the header. The error is a message that the caller puts after the name of the array.
 pub(super) fn read_header(reader: &mut impl Read) -> Result<NpyHeader, String> {
     let mut start = [0; 8];
     fill(reader, &mut start)?;

@@ -130,7 +130,7 @@ struct Array<'a> {
     header: NpyHeader,
     count: usize,
     reader: &'a mut dyn Read,
-    /// The memory that the file may still take.
+    /// The memory that the contents of the file may still take.
     budget: &'a mut Budget,
 }
 
