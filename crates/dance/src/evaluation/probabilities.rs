@@ -94,7 +94,8 @@ impl ProbabilityMetrics {
         self.squares / self.points.max(1) as f64
     }
 
-    /// Returns the expected calibration error (ECE), which the [module](self) defines.
+    /// Returns the expected calibration error (ECE): the mean distance of the largest probability from the share of
+    /// right labels, over groups of points with similar probabilities.
     pub fn calibration_error(&self) -> f64 {
         let gaps = self.groups.iter().map(|&(_, sum, right)| (sum - right as f64).abs());
         gaps.sum::<f64>() / self.points.max(1) as f64

@@ -152,12 +152,12 @@ pub enum Sampling {
     /// Points that were kept out of more points, with probabilities in proportion to importance weights (covariate
     /// shift).
     Weighted {
-        /// The number of points from which they were kept.
+        /// The number of points out of which some were kept.
         of: usize,
     },
     /// Points that were kept out of more points so that classes have their new proportions (label shift).
     LabelShift {
-        /// The number of points from which they were kept.
+        /// The number of points out of which some were kept.
         of: usize,
         /// The number of points without labels from which the new class proportions were estimated.
         unlabeled: usize,

@@ -212,7 +212,7 @@ impl<M: Deref<Target = Dance>> Monitor<M> {
         }
     }
 
-    /// Returns the capital at which a [test martingale](self) raises an alarm.
+    /// Returns the capital at which a test martingale, which bets against exchangeability, raises an alarm.
     pub fn bound(&self) -> f64 {
         (if self.labels.is_some() { 2.0 } else { 1.0 }) / self.false_alarm
     }

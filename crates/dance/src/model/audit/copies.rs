@@ -29,7 +29,7 @@ use crate::scores::calibration::NOVELTY_NEIGHBORS;
 /// The largest distance of two near copies, as a share of the median distance from a point to its nearest neighbor.
 const COPY: f64 = 0.2;
 
-/// A group of [near copies](self), which are points at tiny distances from each other.
+/// A group of near copies, which are points at tiny distances from each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Copies {
     /// The rows in the data set of the group's data points, ascending.

@@ -15,7 +15,8 @@ use crate::error::Result;
 /// The number of bytes of memory that a field's value takes in addition to its contents.
 const VALUE: u64 = 32;
 
-/// A Parquet file whose [fields](self) are read one by one.
+/// A Parquet file whose fields are read one by one. A field has one value per row, at the top level or within a record,
+/// as `image.bytes` has.
 pub struct ParquetFields {
     file: ParquetFile,
 }
