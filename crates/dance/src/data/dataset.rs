@@ -84,7 +84,7 @@ impl PartialEq for Source {
     }
 }
 
-/// The rows and ids by which people can look up points.
+/// The rows and ids of points, by which people can look the points up.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Names {
     /// The row of every point in its file or array.
@@ -108,7 +108,7 @@ impl Names {
 }
 
 impl Dataset {
-    /// Returns the rows and ids of the points.
+    /// Returns the rows and ids of all points, by which people can look the points up.
     pub fn names(&self) -> Names {
         Names { rows: Some(self.rows.clone()), ids: self.ids.clone(), id_kind: self.id_kind }
     }
@@ -259,7 +259,7 @@ pub enum Normalize {
     L2,
     /// Shifts and scales every column to mean 0 and variance 1 over the fit points.
     Standardize,
-    /// Changes nothing.
+    /// Leaves the embeddings unchanged.
     None,
 }
 
@@ -277,7 +277,7 @@ pub enum Normalizer {
         /// are 0.
         scale: Vec<f32>,
     },
-    /// Changes nothing.
+    /// Leaves the embeddings unchanged.
     None,
 }
 

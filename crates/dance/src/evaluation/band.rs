@@ -1,9 +1,10 @@
 //! The distribution of the coverage on test points, which varies with the draw of calibration and test points.
 //!
-//! With n calibration points and t test points, all exchangeable, and scores without ties, the number of covered test
-//! points has the distribution `BetaBinomial(t, k, n+1-k)` with `k = ⌈(1-α)(n+1)⌉`. The ratio of the probabilities of j
-//! and j+1 covered points has a closed form, which gives all t+1 probabilities exactly at the cost `O(t)`. Example: at
-//! α = 0.1 with 1467 calibration and 735 test points, a coverage of 0.888 is within chance, and 0.85 is not.
+//! Let n calibration points and t test points be exchangeable, with scores without ties. Then the number of covered
+//! test points has the distribution `BetaBinomial(t, k, n+1-k)` with `k = ⌈(1-α)(n+1)⌉`. The ratio of the probabilities
+//! of j and j+1 covered points has a closed form, which gives all t+1 probabilities exactly at the cost `O(t)`.
+//! Example: at α = 0.1 with 1467 calibration and 735 test points, a coverage of 0.888 is within chance, and 0.85 is
+//! not.
 //!
 //! ```
 //! use dance::evaluation::{coverage_at_most, coverage_interval};

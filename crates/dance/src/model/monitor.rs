@@ -27,7 +27,7 @@ use crate::stream::{Bets, Martingale};
 pub enum StreamPart {
     /// The points, without regard to their labels.
     Inputs,
-    /// The labels, given their points.
+    /// The labels, in relation to their points.
     Labels,
 }
 

@@ -1,5 +1,5 @@
-//! Overlap between the points of a model and other points. The guarantee holds only for calibration points that took no
-//! part in the fit, and an evaluation says little on points of the model.
+//! Overlap between the points of a model and other points. A calibration point that took part in the fit ends the
+//! guarantee, and an evaluation on points of the model says little about new points.
 //!
 //! Two points are the same if all coordinates are equal after normalisation, or if no coordinate differs by more than
 //! rounding to float16 explains. In the second case the allowed difference must be at most 1/32 of the coordinate in at

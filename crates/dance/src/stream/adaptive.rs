@@ -1,10 +1,10 @@
 //! Adaptive conformal inference (Gibbs and Candès, 2021): an error level α that is updated with every label.
 //!
-//! After every label, `α ← α + γ·(target - missed)`, where γ is the step size, `target` is the wanted share of misses,
-//! and `missed` is 1 if the set did not contain the label, else 0. So a miss makes the next sets larger, and a hit
-//! makes them slightly smaller. A set holds every label for α ≤ 0 and none for α ≥ 1, so α stays bounded. With at most
-//! D points waiting for their labels, α leaves \[0, 1\] by at most γ(D+1). Hence after T labels, for any points in any
-//! order,
+//! After every label, `α ← α + γ·(target - missed)`. Here γ is the step size, and `target` is the wanted share of
+//! misses. `missed` is 1 if the set did not contain the label, and else 0. So a miss makes the next sets larger, and a
+//! hit makes them slightly smaller. A set holds every label for α ≤ 0 and none for α ≥ 1, so α stays bounded. With at
+//! most D points waiting for their labels, α leaves \[0, 1\] by at most γ(D+1). Hence after T labels, for any points in
+//! any order,
 //!
 //! ```text
 //! |misses/T - target| ≤ (1 + γ(D+1)) / (γT)

@@ -49,7 +49,7 @@ pub(crate) struct Martingale {
 pub(crate) struct Bets {
     /// The scores of the stream's points, in order of arrival.
     scores: Vec<f64>,
-    /// The capital of every bet.
+    /// The capital of every bet: first of the bets on small p-values, then of those on large ones.
     capital: Vec<f64>,
     /// The largest total capital so far.
     largest: f64,

@@ -1,4 +1,4 @@
-//! Reading of files of labels, and the types of labels and ids that are written as text.
+//! Reading of files of labels, and the type of labels and ids that are written as text.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;

@@ -13,9 +13,10 @@
 //!
 //! Embeddings may be 16-, 32- or 64-bit floats (bfloat16 in safetensors; integers of any width in `NumPy` files and
 //! safetensors). They are converted to `f32`. A number beyond the range of `f32` is refused as not finite. Labels are
-//! integers, booleans, whole floats or strings, and have one type in the file and in every answer ([`Kind`]). In a text
-//! file labels (and likewise ids) are integers if every one is written as an integer is printed, and strings otherwise.
-//! So one `007` or `+1` makes all of them strings, since as integers they would equal `7` and `1`.
+//! integers, booleans, whole numbers stored as floats, or strings. They have one type in the file and in every answer
+//! ([`Kind`]). In a text file labels (and likewise ids) are integers if every one is written as an integer is printed,
+//! and strings otherwise. So one `007` or `+1` makes all of them strings, since as integers they would equal `7` and
+//! `1`.
 //!
 //! A file is untrusted. The reader checks sizes that the file claims against the true size of the file before it
 //! allocates anything. It refuses pickled arrays. An [`Error`] names the file, row and column of a problem. Rows count
@@ -79,8 +80,8 @@ pub struct ReadOptions {
     /// The file's format; `None` derives it from the extension.
     pub format: Option<Format>,
     /// A file with one label per row of the embeddings, in place of labels in the file of embeddings. It is a 1-d
-    /// `.npy` array, a `.txt` with one label per line, or a `.csv` or `.tsv`, either with the column `label_column` or
-    /// with one label per line and no header.
+    /// `.npy` array, a `.txt` with one label per line, or a `.csv` or `.tsv`. The last two have the column
+    /// `label_column`, or one label per line and no header.
     pub labels: Option<PathBuf>,
     /// The column, array or tensor of labels, which must exist. With `None`, labels are read from the column `label`
     /// (or the array or tensor `labels`) if it exists.
@@ -135,7 +136,7 @@ pub fn read_labelled(path: impl AsRef<Path>, options: &ReadOptions) -> Result<(T
 }
 
 /// Draws a uniform sample of `size` rows from files that need not fit into memory; without a `size`, takes all rows.
-/// Returns the sample in the order of the rows, the number of rows that it was drawn from, and the number of rows that
+/// Returns the sample in the order of the rows, and two numbers of rows: those that it was drawn from, and those that
 /// [`ReadOptions::unlabeled`] left out.
 ///
 /// Row numbers run through all files. `origin` names the files together in messages.

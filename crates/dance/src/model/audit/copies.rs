@@ -7,9 +7,9 @@
 //! in the learned metric differ only in directions that the model ignores. Copies in either space violate
 //! exchangeability if they lie in different parts of a split.
 //!
-//! A model point that has the coordinates and the id of a data point (the row, if there are no ids) is that data point
-//! itself, not a copy. The data point then belongs to the part of the model that holds it, such as its calibration
-//! points.
+//! A model point with the coordinates and the id of a data point (the row, if there are no ids) is that data point
+//! itself. It is not a copy. The data point then belongs to the part of the model that holds it, such as its
+//! calibration points.
 
 use std::collections::BTreeSet;
 

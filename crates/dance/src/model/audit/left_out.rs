@@ -3,9 +3,9 @@
 //!
 //! Two experts have leave-one-out outputs in closed form. One is prototypes in the whitened space ([`leave_one_out`]).
 //! The other is kernel ridge regression in the given space, with a Laplace kernel whose bandwidth is the median
-//! distance of points. With the kernel matrix K, the ridge ρ, `B = (K+ρI)⁻¹` and the one-hot labels Y, the regression's
-//! output at point i after training without i is `Y_i - (BY)_i / B_ii`. A conditional logit weighs the two experts. The
-//! only search is over the shrinkage of the covariance, from which whitening is computed.
+//! distance of points. Let K be the kernel matrix, ρ the ridge, `B = (K+ρI)⁻¹`, and Y the one-hot labels. Then the
+//! regression's output at point i after training without i is `Y_i - (BY)_i / B_ii`. A conditional logit weighs the two
+//! experts. The only search is over the shrinkage of the covariance, from which whitening is computed.
 //!
 //! Cost, for n points with d dimensions and c classes: an eigendecomposition (10d³), products of points with means
 //! (2nd(d+c)), and 2m³/3 for every regression on m ≤ [`MOST`] points.

@@ -31,8 +31,8 @@ use crate::numeric::matrix::Ragged;
 use crate::scores::calibration::NOVELTY_NEIGHBORS;
 use crate::stream::Martingale;
 
-/// A point is an outlier if the logarithm of its distance to the 5th neighbor is more than this many robust standard
-/// deviations above the median.
+/// The number of robust standard deviations above the median from which a point is an outlier. The logarithm of its
+/// distance to the 5th neighbor is compared.
 const FAR: f64 = 5.0;
 /// A class with fewer points than this is rare.
 pub const RARE: usize = 5;
@@ -91,8 +91,8 @@ pub struct Audit {
     /// The outliers, farthest first: each one's row, and the logarithm of its distance to the 5th neighbor. The
     /// logarithm is given in robust standard deviations above the median.
     pub outliers: Vec<(usize, f64)>,
-    /// Pairs of classes that may be one class, with two shares: of the points of the first class that fit the second
-    /// class best, and of the points of the second class that fit the first best.
+    /// Pairs of classes that may be one class, with two shares. The first is the share of the first class's points that
+    /// fit the second class best, the second the reverse.
     pub alike: Vec<([u32; 2], [f64; 2])>,
     /// Classes that may be two, smallest p-value first. The p-value tests the hypothesis that the class has one mode
     /// along every line. Then come the rows of the two groups, the larger group first, each sorted by the distance to
@@ -234,8 +234,8 @@ fn trusted(
     Ok(benjamini_hochberg(&p_values, fdr).into_iter().map(label_error).collect())
 }
 
-/// Finds outliers, farthest first, and returns their rows and their distances in robust standard deviations. `far`
-/// holds the squared distance of each point to its 5th neighbor.
+/// Finds outliers, farthest first. Returns the row and the logarithm of the distance of each, in robust standard
+/// deviations above the median. `far` holds the squared distance of each point to its 5th neighbor.
 fn outliers(far: &[f64]) -> Vec<(usize, f64)> {
     let logs: Vec<f64> = far.iter().map(|squared| 0.5 * squared.max(f64::MIN_POSITIVE).ln()).collect();
     let center = median(logs.clone()).unwrap_or(0.0);

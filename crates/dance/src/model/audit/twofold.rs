@@ -1,8 +1,8 @@
 //! Classes with two modes, whose points form two groups with a gap between them.
 //!
-//! 2-means finds two groups in any data. So a third of the points of a class finds the groups, and the other points
-//! test for a gap on the line through the two centres. Here the centre of a group is the mean projection of its points;
-//! each point is projected on a line that is computed without this point. Three adjacent intervals of equal length lie
+//! 2-means finds two groups in any data. So a third of the points of a class finds the groups. The other points test
+//! for a gap on the line through the two centres. Here the centre of a group is the mean projection of its points; each
+//! point is projected on a line that is computed without this point. Three adjacent intervals of equal length lie
 //! around one centre, between the centres, and around the other centre. Their length is half the distance of the
 //! centres. A law with one mode gives the middle interval at least as much probability as the less probable outer one.
 //! Consider the test points in these two intervals. Given their number, those in the middle interval are stochastically

@@ -183,12 +183,12 @@ impl<'a> Reader<'a> {
         Ok(scores)
     }
 
-    /// Reads a list of `length` row numbers; `None` if the file has no tensor of this name.
+    /// Reads the tensor `name` as a list of `length` row numbers; `None` if the file has no tensor of this name.
     pub(super) fn rows(&self, name: &str, length: usize) -> Result<Option<Vec<u32>>> {
         self.has(name).then(|| self.vector(name, Dtype::U32, Some(length), u32::from_le_bytes)).transpose()
     }
 
-    /// Reads `length` texts from a JSON array; `None` if the file has no tensor of this name.
+    /// Reads the tensor `name` as a JSON array of `length` texts; `None` if the file has no tensor of this name.
     pub(super) fn texts(&self, name: &str, length: usize) -> Result<Option<Vec<String>>> {
         if !self.has(name) {
             return Ok(None);
