@@ -1,7 +1,8 @@
 //! Conversion of Arrow arrays to points, for Parquet files and for requests over a network.
 //!
-//! An invalid row is returned with its problem, and the other rows are read. Lists may have fixed or variable size and
-//! hold 16-, 32- or 64-bit floats. A column of lists of 32-bit floats without invalid rows is used without a copy.
+//! An invalid row is reported with its problem, and the other rows are still read. Lists may have fixed or variable
+//! size and hold 16-, 32- or 64-bit floats. A column of lists of 32-bit floats without invalid rows is used without a
+//! copy.
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float16Type, Float64Type};
@@ -21,16 +22,17 @@ pub(crate) struct Points {
     pub(crate) refused: Vec<(usize, PointProblem)>,
 }
 
-/// Reads a column of embeddings, each of the given shape. Returns the numbers of the valid rows, row after row, and the
-/// index and the problem of every invalid row, ascending. The error names the column's type if it holds no lists of
-/// floats.
+/// Reads a column of lists, one embedding of the given `shape` per row. Returns the numbers of the valid rows, row
+/// after row, and the index and the problem of every invalid row, ascending. If the column holds no lists of floats,
+/// the error names its type.
 #[allow(clippy::type_complexity)]
 pub fn points(column: ArrayRef, shape: PointShape) -> Result<(Vec<f32>, Vec<(usize, String)>), String> {
     let Points { values, refused, .. } = checked_points(column, shape)?;
     Ok((values, refused.into_iter().map(|(row, problem)| (row, problem.to_string())).collect()))
 }
 
-/// Reads a column of embeddings as [`points`] does, and keeps the indices of the valid rows and the kinds of problems.
+/// Reads a column of embeddings as [`points`] does, and also returns the indices of the valid rows. Problems are values
+/// of [`PointProblem`], not messages.
 pub(crate) fn checked_points(column: ArrayRef, shape: PointShape) -> Result<Points, String> {
     let kind = column.data_type().clone();
     let nulls = column.nulls().cloned();
@@ -88,8 +90,8 @@ pub(crate) fn checked_points(column: ArrayRef, shape: PointShape) -> Result<Poin
     Ok(points)
 }
 
-/// Returns the array of all numbers of the lists, the index in it at which every list starts, and the end of the last
-/// list.
+/// Returns the array that holds the numbers of all lists, one list after the other. The second value holds the index in
+/// this array at which every list starts, and then the end of the last list.
 fn ends<O: OffsetSizeTrait>(lists: &GenericListArray<O>) -> (ArrayRef, Vec<usize>) {
     (lists.values().clone(), lists.value_offsets().iter().map(|end| end.as_usize()).collect())
 }
@@ -106,7 +108,8 @@ mod tests {
 
     const SHAPE: PointShape = PointShape { dimensions: 2, directed: true };
 
-    /// Six rows: a point, null, one with a null inside, a short one, one with NaN, zeros, and a point.
+    /// For tests: returns a column of seven rows. They are a point, null, one with a null inside, a short one, one with
+    /// NaN, zeros, and a point.
     fn mixed() -> ListBuilder<Float32Builder> {
         let mut lists = ListBuilder::new(Float32Builder::new());
         for row in [
@@ -140,7 +143,7 @@ mod tests {
         assert_eq!(reasons.len(), parts.len());
     }
 
-    /// A slice of a longer column gives its own rows.
+    /// Tests that a slice of a longer column gives the rows of the slice alone.
     #[test]
     fn slices_give_their_own_rows() {
         let found = checked_points(Arc::new(mixed().finish().slice(5, 2)), SHAPE).unwrap();

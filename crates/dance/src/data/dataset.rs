@@ -39,26 +39,27 @@ pub struct Dataset {
     pub classes: Vec<String>,
     /// The id of every point, if the data have ids.
     pub ids: Option<Vec<String>>,
-    /// One embedding per class, such as that of the class name by a text encoder.
+    /// One embedding per class, such as a text encoder's embedding of the class name.
     pub prototypes: Option<Matrix>,
     /// The row of every point in its file or array.
     pub rows: Vec<u32>,
-    /// The file or array of the points.
+    /// The identity of the file or array of the points, with the encoder of their embeddings.
     pub source: Source,
-    /// The type of the labels.
+    /// The type of the labels in the file: text, integers, floats or booleans.
     pub label_kind: Kind,
-    /// The type of the ids.
+    /// The type of the ids in the file, such as text or integers.
     pub id_kind: Kind,
     /// The provenance of every point: true for a picked point, false for one drawn at random. `None` means that all
     /// points were drawn at random.
     pub picked: Option<Vec<bool>>,
 }
 
-/// The identity of a file or array of points. Parts of one data set share it; every new source differs from all others.
+/// The identity of a file or array of points. All parts of one data set share one identity; every newly created source
+/// has another one.
 #[derive(Clone, Debug, Default)]
 pub struct Source {
     identity: Arc<()>,
-    /// The encoder of the embeddings, if known.
+    /// The encoder that made the embeddings, if known.
     pub encoder: Option<Arc<EncoderIdentity>>,
 }
 
@@ -69,27 +70,28 @@ impl Source {
         Arc::ptr_eq(&self.identity, &other.identity)
     }
 
-    /// Creates a source that differs from all others, with this encoder.
+    /// Creates a source that differs from all others. `encoder` made its embeddings; `None` if the encoder is unknown.
     pub fn of(encoder: Option<EncoderIdentity>) -> Self {
         Self { encoder: encoder.map(Arc::new), ..Self::default() }
     }
 }
 
-/// All sources compare equal, so that equal points from two files are equal.
+/// Lets all sources compare equal under `==`, so that data sets with equal points are equal. [`Source::is`] compares
+/// the identities of sources.
 impl PartialEq for Source {
     fn eq(&self, _: &Self) -> bool {
         true
     }
 }
 
-/// The rows and ids by which people can look up points.
+/// The rows and ids of points, by which people can look the points up.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Names {
     /// The row of every point in its file or array.
     pub rows: Option<Vec<u32>>,
     /// The id of every point.
     pub ids: Option<Vec<String>>,
-    /// The type of the ids.
+    /// The type of the ids in the file, such as text or integers.
     #[serde(default)]
     pub id_kind: Kind,
 }
@@ -106,12 +108,13 @@ impl Names {
 }
 
 impl Dataset {
-    /// Returns the rows and ids of the points.
+    /// Returns the rows and ids of all points, by which people can look the points up.
     pub fn names(&self) -> Names {
         Names { rows: Some(self.rows.clone()), ids: self.ids.clone(), id_kind: self.id_kind }
     }
 
-    /// Returns the names of the classes that have points, and the labels as indices of these names.
+    /// Returns the names of the classes that have points, and the label of every point as an index in this list of
+    /// names.
     pub fn occurring_classes(&self) -> (Vec<String>, Vec<u32>) {
         let counts = self.class_counts();
         let mut place = vec![0; counts.len()];
@@ -138,7 +141,8 @@ impl Dataset {
         counts_of(&self.labels, self.classes.len())
     }
 
-    /// Returns the points at the indices `rows`, in this order. The list of classes does not change.
+    /// Returns the points at the indices `rows`, in this order. The list of classes does not change, even if some
+    /// classes lose all points.
     pub fn select(&self, rows: &[usize]) -> Self {
         Self {
             embeddings: self.embeddings.select(rows),
@@ -160,7 +164,7 @@ impl Dataset {
         (0..self.len()).partition(picked)
     }
 
-    /// Returns an error if there are picked points, since the guarantee of a calibration needs random points.
+    /// Returns an error if any point was [picked](self). The guarantee of a calibration needs points drawn at random.
     pub(crate) fn check_random(&self) -> Result<()> {
         match self.by_provenance().0.len() {
             0 => Ok(()),
@@ -176,12 +180,13 @@ impl Dataset {
 /// The name of the column, array or tensor that holds the provenance.
 pub(super) const PROVENANCE: &str = "provenance";
 
-/// The word for the provenance of points chosen for a property.
+/// The value of `provenance` for points that were chosen for a property, such as being difficult.
 pub const PICKED: &str = "picked";
-/// The word for the provenance of points drawn at random.
+/// The value of `provenance` for points that were drawn at random, like new points.
 pub const RANDOM: &str = "random";
 
-/// Returns true for the word `picked`, false for `random` or an empty text, and otherwise an error message.
+/// Returns true if the provenance `word` is `picked`, and false if it is `random` or empty. Any other word is an error,
+/// given as a message.
 pub(super) fn is_picked(word: &str) -> std::result::Result<bool, String> {
     match word {
         PICKED => Ok(true),
@@ -190,7 +195,7 @@ pub(super) fn is_picked(word: &str) -> std::result::Result<bool, String> {
     }
 }
 
-/// The identity of an encoder, stored in files of embeddings and in models.
+/// The identity of an encoder (the program that makes embeddings), as files of embeddings and model files store it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EncoderIdentity {
     /// The user's name for the encoder: a model name, a folder or a file.
@@ -202,13 +207,13 @@ pub struct EncoderIdentity {
 }
 
 impl EncoderIdentity {
-    /// Parses the JSON that [`to_json`](Self::to_json) returns. The error is a message that continues the name of the
-    /// JSON's place.
+    /// Parses the JSON that [`to_json`](Self::to_json) returns. The error is a message that the caller puts after the
+    /// name of the array or key with this JSON.
     pub fn from_json(text: &str) -> Result<Self, String> {
         serde_json::from_str(text).map_err(|error| format!("is not the JSON of an encoder: {error}"))
     }
 
-    /// Returns the JSON that files of embeddings and model files hold.
+    /// Returns the encoder's identity as the JSON that files of embeddings and model files hold.
     pub fn to_json(&self) -> String {
         serde_json::json!(self).to_string()
     }
@@ -219,8 +224,8 @@ impl EncoderIdentity {
         self.weights == other.weights && self.preparation == other.preparation
     }
 
-    /// Returns an error if two known encoders differ; `origin` names the file or array of the `found` one. An unknown
-    /// encoder is accepted.
+    /// Returns an error if both encoders are known and differ. `origin` names the file or array whose encoder is
+    /// `found`.
     pub fn check(expected: Option<&Self>, found: Option<&Self>, origin: &str) -> Result<()> {
         match (expected, found) {
             (Some(expected), Some(found)) if !expected.is(found) => Err(Error::Encoder {
@@ -254,7 +259,7 @@ pub enum Normalize {
     L2,
     /// Shifts and scales every column to mean 0 and variance 1 over the fit points.
     Standardize,
-    /// Changes nothing.
+    /// Leaves the embeddings unchanged.
     None,
 }
 
@@ -268,15 +273,16 @@ pub enum Normalizer {
     Standardize {
         /// The means of the columns.
         mean: Vec<f32>,
-        /// The standard deviation of each column, or 1 if the column is constant, so that its normalised values are 0.
+        /// The standard deviations of the columns. A constant column has 1 in this place, so that its normalised values
+        /// are 0.
         scale: Vec<f32>,
     },
-    /// Changes nothing.
+    /// Leaves the embeddings unchanged.
     None,
 }
 
 impl Normalizer {
-    /// Computes the parameters of `kind` from `points`.
+    /// Creates a normaliser of this `kind`, with parameters computed from `points`.
     pub fn fit(kind: Normalize, points: &Matrix) -> Self {
         match kind {
             Normalize::L2 => Self::L2,
@@ -304,7 +310,8 @@ impl Normalizer {
         }
     }
 
-    /// Normalises `points` in place. `origin` names the points in errors. A row of zeros is an error under `L2`.
+    /// Normalises `points` in place. `origin` names the points in errors. Under [`Normalizer::L2`], a row of zeros is
+    /// an error.
     pub fn apply(&self, origin: &str, points: &mut Matrix) -> Result<()> {
         self.apply_named(origin, points, |row| row)
     }
@@ -349,7 +356,8 @@ impl Normalizer {
         Ok(())
     }
 
-    /// Undoes the normalisation of `points` in place. Rows that were scaled to length 1 keep it.
+    /// Undoes the normalisation of `points` in place. Rows that were scaled to length 1 stay so, since their former
+    /// length is unknown.
     pub(crate) fn undo(&self, points: &mut Matrix) {
         if let Self::Standardize { mean, scale } = self {
             for row in 0..points.rows() {

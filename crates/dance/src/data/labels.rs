@@ -1,8 +1,8 @@
-//! Labels and ids: their types, so that a number in a file is a number in every answer too, and labels as files store
-//! them.
+//! The types of labels and ids, and labels as files store them. A label that is a number in the file is a number in
+//! every answer too.
 //!
 //! Labels are compared by their names, which are text, so that the integer 7 and the string `7` are one label. The type
-//! only determines how a name is written in an answer.
+//! only determines how an answer writes a name.
 //!
 //! ```
 //! use dance::data::{Kind, Value};
@@ -30,7 +30,7 @@ pub enum Kind {
     Boolean,
 }
 
-/// A label or an id in its own type.
+/// A label or an id as the type that its file gives it: text, number or boolean.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Value<'a> {
@@ -45,7 +45,7 @@ pub enum Value<'a> {
 }
 
 impl std::fmt::Display for Value<'_> {
-    /// Writes the value as text; for labels this is the name.
+    /// Writes the value as text. The text of a label is its name.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match *self {
             Self::Text(text) => f.write_str(text),
@@ -57,8 +57,8 @@ impl std::fmt::Display for Value<'_> {
 }
 
 impl Kind {
-    /// Returns the value of this kind that `name` denotes. If it denotes none, as `007` denotes no integer, returns the
-    /// text.
+    /// Returns the value of this kind that `name` denotes. A name that denotes no such value is returned as text; for
+    /// example, `007` is not how the integer 7 is written.
     pub fn value(self, name: &str) -> Value<'_> {
         let whole = || name.parse::<i64>().ok().filter(|number| number.to_string() == name);
         match (self, name) {
@@ -70,7 +70,8 @@ impl Kind {
         }
     }
 
-    /// Returns this kind if every name denotes a value of it, and text otherwise. A column has one type.
+    /// Returns this kind if every name denotes a value of this kind, and [`Kind::Text`] otherwise. So all values of a
+    /// column have one type.
     #[must_use]
     pub fn of_all(self, names: &[String]) -> Self {
         let is_text = |name: &String| matches!(self.value(name), Value::Text(_));
@@ -93,8 +94,8 @@ pub(super) fn name_of_boolean(value: bool) -> String {
     if value { "True" } else { "False" }.into()
 }
 
-/// Returns the decimal digits of a whole number, which are its name as a label. Returns `None` for other numbers, and
-/// beyond ±2⁵³, since larger floats are not exact integers.
+/// Returns the decimal digits of a whole number, which are its name as a label. Returns `None` for other numbers.
+/// Numbers beyond ±2⁵³ also give `None`, since larger floats are not exact integers.
 pub(super) fn name_of_float(value: f64) -> Option<String> {
     const EXACT: f64 = (1u64 << 53) as f64;
     (value.trunc() == value && value.abs() <= EXACT).then(|| (value as i64).to_string())
@@ -144,8 +145,8 @@ impl RawLabels {
         }
     }
 
-    /// Returns the name of every label, which is its text. The name is empty for a row without a label. `Err` holds the
-    /// row and the value of the first float that is not a whole number.
+    /// Returns the name of every label, which is its text; the name is empty for a row without a label. If a float is
+    /// not a whole number, `Err` holds the row and the value of the first such float.
     pub(super) fn into_names(self) -> Result<Vec<String>, (usize, f64)> {
         match self {
             Self::Integers(values) => Ok(values.iter().map(ToString::to_string).collect()),
@@ -175,7 +176,8 @@ impl RawLabels {
         }
     }
 
-    /// Replaces the label at index `place` by the label of `others` at `row`. Both lists are of the same type.
+    /// Replaces the label at index `place` of this list by the label at index `row` of `others`. Both lists are of one
+    /// type.
     pub(super) fn set(&mut self, place: usize, others: &Self, row: usize) {
         match (self, others) {
             (Self::Integers(own), Self::Integers(others)) => own[place] = others[row],
@@ -186,7 +188,7 @@ impl RawLabels {
         }
     }
 
-    /// Appends labels of the same type.
+    /// Appends the labels `others`, which are of the type of this list.
     pub(super) fn extend(&mut self, others: Self) {
         match (self, others) {
             (Self::Integers(own), Self::Integers(others)) => own.extend(others),
@@ -197,7 +199,7 @@ impl RawLabels {
         }
     }
 
-    /// Returns the indices of all rows with this label and of all rows without a label, ascending.
+    /// Returns the indices, ascending, of all rows that have this `label` or no label.
     pub(super) fn rows_of(&self, label: &str) -> Vec<usize> {
         let rows = 0..self.len();
         let label = label.trim();
@@ -218,12 +220,11 @@ impl RawLabels {
     }
 }
 
-/// Names that often mean "no label". They are accepted as classes only if the user confirms it.
+/// Names that often mean "no label". The reader accepts them as classes only if the user confirms it.
 const DOUBTFUL: [&str; 3] = ["-1", "nan", "NaN"];
 
-/// Returns one of `names` that may mean "no label", if there is one. The name `nan` may always mean it. The name `-1`
-/// may mean it if it is the only negative number and at least two other names occur, since a data set needs two
-/// classes.
+/// Returns one of `names` that may mean "no label", or `None`. The name `nan` is always doubtful. The name `-1` is
+/// doubtful only beside two other names and no other negative number, since a data set needs two classes.
 pub(super) fn doubtful<'a>(names: impl Iterator<Item = &'a str>) -> Option<&'static str> {
     let occurring: BTreeSet<&str> = names.filter(|name| !name.is_empty()).collect();
     let name = DOUBTFUL.into_iter().find(|name| occurring.contains(name))?;

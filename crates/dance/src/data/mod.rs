@@ -1,6 +1,7 @@
-//! Input data. [`io`] reads a file of embeddings into a [`Table`]. With checked sizes, and labels as class ids, it
-//! becomes a [`Dataset`], which later modules use without further checks. [`io::read_sample`] draws rows from files
-//! larger than memory, [`split`] divides points into parts, and [`Normalizer`] scales them.
+//! Input data. [`io`] reads a file of embeddings into a [`Table`]. [`Table::into_dataset`] checks the table and turns
+//! labels into class ids. The result is a [`Dataset`], which later modules use without further checks.
+//! [`io::read_sample`] draws rows from files larger than memory, [`split`] divides points into parts, and
+//! [`Normalizer`] scales them.
 //!
 //! ```
 //! use dance::{Matrix, data::{RawLabels, Table, split}};
@@ -28,7 +29,7 @@ pub use labels::{Kind, RawLabels, Value, class_ids};
 pub use point::PointShape;
 pub use table::Table;
 
-/// Asserts that an operation failed with a message that contains all of `parts`.
+/// For tests: asserts that an operation failed with an error message that contains every text of `parts`.
 #[cfg(test)]
 #[track_caller]
 fn assert_refused<T: std::fmt::Debug>(result: crate::Result<T>, parts: &[&str]) {

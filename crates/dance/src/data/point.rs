@@ -1,8 +1,8 @@
-//! Requirements on a point, and the problems of invalid rows.
+//! Requirements of a model on a point, and the problems of rows that do not meet them.
 
 use std::fmt;
 
-/// The requirements of a model on a point.
+/// The requirements of a model on a point: its dimensions, and perhaps a direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PointShape {
     /// The number of dimensions.
@@ -11,7 +11,7 @@ pub struct PointShape {
     pub directed: bool,
 }
 
-/// The problem of a row that is not a valid point.
+/// The problem of a row that does not meet the requirements on a point.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum PointProblem {
     /// The row is null.
@@ -37,13 +37,14 @@ pub(crate) enum PointProblem {
 }
 
 impl PointShape {
-    /// Returns a message about the problem of a row, or `None` for a valid point. `length` is the length of the row.
-    /// The list `numbers` may end after the model's dimensions.
+    /// Returns a message about the problem of a row, or `None` for a valid point. `length` is the full length of the
+    /// row. The list `numbers` may hold only the row's first numbers, as many as the model has dimensions.
     pub fn problem(self, numbers: &[f32], length: usize) -> Option<String> {
         self.check(numbers, length).map(|problem| problem.to_string())
     }
 
-    /// Returns the problem of a row with these `numbers` and this `length`, or `None` for a valid point.
+    /// Returns the problem of a row of this full `length`, or `None` for a valid point. The list `numbers` may hold
+    /// only the row's first numbers, as many as the model has dimensions.
     pub(crate) fn check(self, numbers: &[f32], length: usize) -> Option<PointProblem> {
         if length != self.dimensions {
             return Some(PointProblem::Width { found: length, wanted: self.dimensions });

@@ -1,5 +1,5 @@
-//! Reservoir sampling (Vitter's algorithm R): a uniform sample of a stream of rows, in one pass and in the sample's
-//! memory.
+//! Reservoir sampling (Vitter's algorithm R): draws a uniform sample of a stream of rows in one pass, with no more
+//! memory than the sample needs.
 //!
 //! Every set of `size` rows is equally likely. The drawn rows depend on the seed and the number of rows alone, not on
 //! the blocks in which the rows come.
@@ -8,7 +8,7 @@ use super::table::Table;
 use crate::error::Result;
 use crate::numeric::random::Random;
 
-/// The tag of the random stream that draws the sample.
+/// The number that keeps the random draws of samples apart from draws for other purposes under one seed.
 const PURPOSE: u64 = 0x5a4d;
 
 /// A reservoir, which receives all rows of a stream and keeps a uniform sample of them.
@@ -18,7 +18,7 @@ pub(crate) struct Sample {
     random: Random,
     /// The number of rows of the stream so far.
     rows: u64,
-    /// The row number in the stream of every row in the sample.
+    /// For every row of the sample, its row number in the stream.
     numbers: Vec<u64>,
     drawn: Option<Table>,
 }
@@ -82,7 +82,8 @@ mod tests {
     use crate::data::{RawLabels, assert_refused};
     use crate::numeric::matrix::Matrix;
 
-    /// Returns rows `first..first+count`; the embedding, label and id of a row are its row number.
+    /// For tests: returns a table of the rows `first..first+count`. The embedding, label and id of a row are its row
+    /// number.
     fn rows(first: usize, count: usize) -> Table {
         let numbers: Vec<f32> = (first..first + count).map(|row| row as f32).collect();
         let mut table = Table::new("test", Matrix::new(numbers, count, 1).unwrap()).unwrap();
@@ -91,7 +92,8 @@ mod tests {
         table
     }
 
-    /// Returns a sample of `size` rows from a stream of `all` rows that come in blocks of these sizes, in turn.
+    /// For tests: returns a sample of `size` rows from a stream of `all` rows. The stream comes in blocks whose numbers
+    /// of rows are `blocks`, repeated as often as needed.
     fn drawn(all: usize, size: usize, seed: u64, blocks: &[usize]) -> Table {
         let (mut sample, mut first) = (Sample::new(size, seed), 0);
         for count in blocks.iter().copied().cycle() {
@@ -130,7 +132,8 @@ mod tests {
         assert_eq!(drawn(10, 50, 0, &[4]).embeddings(), rows(0, 10).embeddings());
     }
 
-    /// Each of 40 rows is drawn with probability 1/4. Shares of 2,000 draws lie within 5 standard errors, 0.05.
+    /// Tests that each of 40 rows is drawn with probability 1/4. In 2,000 samples the share of a row may differ from
+    /// 1/4 by 5 standard errors, which are 0.05.
     #[test]
     fn every_row_is_as_likely() {
         let mut counts = [0u32; 40];

@@ -23,10 +23,11 @@
 use crate::error::{Error, Result};
 use crate::numeric::random::Random;
 
-/// The tag of the random stream that draws splits.
+/// The number that keeps the random draws of splits apart from draws for other purposes under one seed.
 const PURPOSE: u64 = 0x5eed_5711;
 
-/// Returns the rows of every part, ascending, for a random split by `fractions`, which are positive and sum to 1.
+/// Divides the rows `0..points` at random into parts. Part i gets the share `fractions[i]` of the rows; fractions are
+/// positive and sum to 1. Returns the rows of each part, ascending.
 pub fn uniform(points: usize, fractions: &[f64], seed: u64) -> Result<Vec<Vec<usize>>> {
     check(points, fractions)?;
     let mut rows: Vec<usize> = (0..points).collect();
@@ -42,9 +43,11 @@ pub fn uniform(points: usize, fractions: &[f64], seed: u64) -> Result<Vec<Vec<us
     finished(fractions.iter().map(cut).collect(), fractions, points)
 }
 
-/// Returns the rows of every part, ascending, for a random split of whole groups by `fractions`, which are positive and
-/// sum to 1. `groups` holds the group of every row. Fractions are shares of groups, not of rows, so that the groups of
-/// a part are exchangeable with new groups.
+/// Divides rows at random into parts such that each group of rows stays in one part. `groups` holds the group of every
+/// row. Returns the rows of each part, ascending.
+///
+/// Part i gets the share `fractions[i]` of the groups, not of the rows, so that the groups of a part are exchangeable
+/// with new groups. Fractions are positive and sum to 1.
 pub fn grouped(groups: &[u32], fractions: &[f64], seed: u64) -> Result<Vec<Vec<usize>>> {
     let count = groups.iter().max().map_or(0, |&last| last as usize + 1);
     let parts = uniform(count, fractions, seed)?;
@@ -61,8 +64,8 @@ pub fn grouped(groups: &[u32], fractions: &[f64], seed: u64) -> Result<Vec<Vec<u
     Ok(rows)
 }
 
-/// Returns a [`grouped`] split whose second part, for calibration, keeps only one random row of each of its groups.
-/// Calibration points are then exchangeable with a point of a new group.
+/// Divides rows as [`grouped`] does, and keeps only one random row per group in the second part, which is for
+/// calibration. Calibration points are then exchangeable with a point of a new group.
 pub fn grouped_for_calibration(groups: &[u32], fractions: &[f64], seed: u64) -> Result<Vec<Vec<usize>>> {
     let mut parts = grouped(groups, fractions, seed)?;
     if let Some(calibration) = parts.get_mut(1) {
@@ -72,7 +75,7 @@ pub fn grouped_for_calibration(groups: &[u32], fractions: &[f64], seed: u64) -> 
     Ok(parts)
 }
 
-/// Returns one random row of every group, ascending.
+/// Returns one random row of every group, ascending. `groups` holds the group of every row.
 pub fn one_of_each(groups: &[u32], seed: u64) -> Vec<usize> {
     let mut rows: Vec<usize> = (0..groups.len()).collect();
     Random::new(seed, PURPOSE).shuffle(&mut rows);
@@ -85,8 +88,8 @@ pub fn one_of_each(groups: &[u32], seed: u64) -> Vec<usize> {
     rows
 }
 
-/// Returns the rows of every part, ascending, for a split that divides each class by `fractions`, which are positive
-/// and sum to 1.
+/// Divides the rows of each class at random into parts. Part i gets the share `fractions[i]` of each class; fractions
+/// are positive and sum to 1. `labels` holds the class of every row. Returns the rows of each part, ascending.
 pub fn stratified(labels: &[u32], fractions: &[f64], seed: u64) -> Result<Vec<Vec<usize>>> {
     check(labels.len(), fractions)?;
     let classes = labels.iter().max().map_or(0, |&label| label as usize + 1);
@@ -121,7 +124,8 @@ fn check(points: usize, fractions: &[f64]) -> Result<()> {
     Ok(())
 }
 
-/// Sorts the rows of every part; returns an error if a part is empty.
+/// Sorts the rows of every part, and returns an error if a part is empty. The error names the part's fraction and the
+/// number of `points`.
 fn finished(mut parts: Vec<Vec<usize>>, fractions: &[f64], points: usize) -> Result<Vec<Vec<usize>>> {
     if let Some(empty) = parts.iter().position(Vec::is_empty) {
         return Err(Error::Data(format!(
@@ -137,7 +141,7 @@ fn finished(mut parts: Vec<Vec<usize>>, fractions: &[f64], points: usize) -> Res
 }
 
 /// Returns the number of points that each part gets from a class with `size` points. `carry[i]` is the number of points
-/// that rounding has withheld from part i in earlier classes; it is updated.
+/// that rounding has withheld from part i in earlier classes. The function updates it.
 fn deal(size: usize, fractions: &[f64], carry: &mut [f64]) -> Vec<usize> {
     let parts = fractions.len();
     let mut counts = vec![0; parts];
@@ -170,7 +174,7 @@ fn deal(size: usize, fractions: &[f64], carry: &mut [f64]) -> Vec<usize> {
     counts
 }
 
-/// Returns the index of the part with the largest value, the first one on a tie.
+/// Returns the index of the part for which `value` is largest, the first one on a tie.
 fn argmax(parts: usize, value: impl Fn(usize) -> f64) -> usize {
     (0..parts).rev().max_by(|&a, &b| value(a).total_cmp(&value(b))).unwrap_or(0)
 }

@@ -23,7 +23,7 @@ pub struct Table {
     pub class_names: Option<Vec<String>>,
     /// The id of every point, shown to people in place of the row number.
     pub ids: Option<Vec<String>>,
-    /// The type of the ids.
+    /// The type of the ids in the file, such as text or integers.
     pub id_kind: Kind,
     /// One embedding per class, for example from a text encoder.
     pub prototypes: Option<Matrix>,
@@ -35,7 +35,8 @@ pub struct Table {
 }
 
 impl Table {
-    /// Creates a table of embeddings alone; `origin` names it in messages. Callers then set labels and other fields.
+    /// Creates a table that has embeddings and nothing else; `origin` names the table in messages. Callers then set
+    /// labels and other fields.
     pub fn new(origin: impl Into<String>, embeddings: Matrix) -> Result<Self> {
         let origin = origin.into();
         let (rows, cols) = (embeddings.rows(), embeddings.cols());
@@ -59,7 +60,7 @@ impl Table {
         })
     }
 
-    /// Returns the file's name.
+    /// Returns the file's name, as messages show it.
     pub fn origin(&self) -> &str {
         &self.origin
     }
@@ -69,7 +70,8 @@ impl Table {
         &self.embeddings
     }
 
-    /// Checks that the fields agree in size.
+    /// Returns the table unchanged, or an error if its fields disagree in size, a class name occurs twice, or a
+    /// prototype is not finite.
     pub fn checked(self) -> Result<Self> {
         let (rows, cols) = (self.embeddings.rows(), self.embeddings.cols());
         let length = |what: &str, expected: usize, found: usize| {
@@ -111,13 +113,13 @@ impl Table {
         Ok(self)
     }
 
-    /// Encodes the labels as class ids. Returns an error if a row has no label or there are fewer than two classes.
+    /// Turns the labels into class ids. Returns an error if a row has no label or there are fewer than two classes.
     pub fn into_dataset(self) -> Result<Dataset> {
         self.into_dataset_for(&[])
     }
 
-    /// Encodes the labels as [`into_dataset`](Self::into_dataset) does, for a model with `known` classes: their names
-    /// are accepted even if they often mean "no label".
+    /// Turns the labels into class ids as [`into_dataset`](Self::into_dataset) does. `known` holds the class names of a
+    /// model. Such a name is accepted even if it often means "no label", as `nan` does.
     pub fn into_dataset_for(self, known: &[String]) -> Result<Dataset> {
         let table = self.checked()?;
         let (names, label_kind) = (table.label_names(known)?, table.label_kind());
@@ -178,8 +180,9 @@ impl Table {
         }
     }
 
-    /// Replaces rows by rows of the table `other`, or appends them. `places` holds pairs: the index of a row of this
-    /// table, or an index beyond its end, and the index of a row of `other`.
+    /// Replaces rows by rows of the table `other`, or appends them. Each pair in `places` holds the index of a row of
+    /// this table and the index of a row of `other`. If the first index is beyond the end of this table, the row is
+    /// appended.
     pub(super) fn replace(&mut self, places: &[(usize, usize)], other: &Self) -> Result<()> {
         self.check_like(other)?;
         let mut places = places.to_vec();
@@ -227,7 +230,8 @@ impl Table {
         Ok(())
     }
 
-    /// Returns an error if the other table differs in dimensions, type of labels or ids, class names or encoder.
+    /// Returns an error if the table `other` differs from this one in dimensions, type of labels or ids, class names or
+    /// encoder.
     fn check_like(&self, other: &Self) -> Result<()> {
         let (own, others) = (self.embeddings.cols(), other.embeddings.cols());
         let kinds = |table: &Self| table.labels.as_ref().map(RawLabels::kind);
@@ -249,8 +253,8 @@ impl Table {
     }
 }
 
-/// Returns the class names, and the labels as indices of these names. The classes are the table's class names in their
-/// order. Without class names, they are the labels that occur, sorted (numbers by value).
+/// Returns the class names, and every label as an index in this list. The list is [`Table::class_names`] in its own
+/// order. Without class names, it holds the labels that occur, sorted (numbers by value).
 fn encode(table: &Table, labels: &[String], kind: Kind) -> Result<(Vec<String>, Vec<u32>)> {
     let classes = table.class_names.clone().unwrap_or_else(|| {
         let mut occurring: Vec<String> = labels.iter().collect::<BTreeSet<_>>().into_iter().cloned().collect();

@@ -1,4 +1,5 @@
-//! The labels of a table: their names, rows without a label, and their lines or rows in the file for messages.
+//! The labels of a table: their names, the rows without a label, and the place of every label in the file, for
+//! messages.
 
 use std::collections::BTreeSet;
 
@@ -6,16 +7,16 @@ use super::labels::{Kind, RawLabels, doubtful};
 use super::table::Table;
 use crate::error::{Error, Result};
 
-/// Facts about the files of a table, for messages.
+/// Facts about the file of a table and the file of its labels, for messages.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct FileDetails {
-    /// The file of the labels, if they have their own file.
+    /// The name of the file of labels, if labels have a file of their own.
     pub(super) labels_file: Option<String>,
-    /// The line of every row's label, in a text file.
+    /// The line number of every row's label, if the labels come from a text file.
     pub(super) lines: Option<Vec<u32>>,
     /// Rows whose label is null, ascending.
     pub(super) missing: Vec<usize>,
-    /// The row in the file of every point; `None` if all rows of the file are in the table.
+    /// The row number in the file of every point; `None` if all rows of the file are in the table.
     pub(super) rows: Option<Vec<u32>>,
     /// The names of the file's arrays, tensors or columns.
     pub(super) columns: Vec<String>,
@@ -26,8 +27,8 @@ pub(super) struct FileDetails {
 }
 
 impl Table {
-    /// Returns the name of every row's label. Returns an error for rows without a label, and for names such as `nan`
-    /// that often mean "no label", unless they are among the `known` classes.
+    /// Returns the name of every row's label. A row without a label is an error. A name such as `nan`, which often
+    /// means "no label", is an error too unless it is among the `known` classes.
     pub fn label_names(&self, known: &[String]) -> Result<Vec<String>> {
         let Some(labels) = &self.labels else {
             return Err(Error::MissingKey {
@@ -78,7 +79,8 @@ impl Table {
         }
     }
 
-    /// Returns the type of the label names: the type of the labels, or text if the table has class names or no labels.
+    /// Returns the type of the label names. It is the type of the labels, or text if the table has class names or no
+    /// labels.
     pub fn label_kind(&self) -> Kind {
         match (&self.labels, &self.class_names) {
             (Some(labels), None) => labels.kind(),
@@ -86,8 +88,8 @@ impl Table {
         }
     }
 
-    /// Drops the rows with `label` and the rows without a label. Returns the other rows and the number of dropped rows.
-    /// Every label that is left is a class.
+    /// Drops the rows that have this `label` or no label. Returns the other rows and the number of dropped rows. Every
+    /// label that is left counts as a class, even one that often means "no label".
     pub fn leave_out_unlabeled(self, label: &str) -> Result<(Self, usize)> {
         let (rows, origin) = (self.embeddings.rows(), self.label_origin().to_owned());
         let none = || Error::Data(format!("{origin}: no row has a label other than `{label}`"));
@@ -96,8 +98,8 @@ impl Table {
         Ok((table, out))
     }
 
-    /// Returns the rows that have a label other than `label`, or `None` if there are none. Every label that is left is
-    /// a class.
+    /// Returns the rows that have a label other than `label`, or `None` if there are none. Every label that is left
+    /// counts as a class, even one that often means "no label".
     pub(super) fn without_label(self, label: &str) -> Option<Self> {
         let Some(labels) = &self.labels else { return Some(self) };
         let mut out: BTreeSet<usize> = labels.rows_of(label).into_iter().collect();
@@ -108,7 +110,7 @@ impl Table {
         Some(table)
     }
 
-    /// Returns where a row's label is in its file: `row 17` or, in a text file, `line 18`.
+    /// Returns the place of a row's label in its file as text: `row 17` or, in a text file, `line 18`.
     pub fn place(&self, row: usize) -> String {
         match self.details.lines.as_ref().and_then(|lines| lines.get(row)) {
             Some(line) => format!("line {line}"),
@@ -116,7 +118,7 @@ impl Table {
         }
     }
 
-    /// Returns the row of a point in its file.
+    /// Returns the row number in the file of the point at index `row` of this table.
     pub fn row(&self, row: usize) -> u32 {
         self.details.rows.as_ref().and_then(|rows| rows.get(row).copied()).unwrap_or(row as u32)
     }
@@ -125,7 +127,7 @@ impl Table {
         self.details.labels_file.as_deref().unwrap_or(&self.origin)
     }
 
-    /// Lists where the first three of these rows are in the file, and the number of further rows.
+    /// Returns the places in the file of the first three of these `rows` as text, with the number of further rows.
     fn list(&self, rows: &[usize]) -> String {
         const SHOWN: usize = 3;
         let shown: Vec<String> = rows.iter().take(SHOWN).map(|&row| self.place(row)).collect();
@@ -134,12 +136,13 @@ impl Table {
         format!("{}{more}", shown.join(", "))
     }
 
-    /// Reports a label that cannot be used.
+    /// Returns the error for the label at index `row`, which cannot be used; `problem` says why.
     pub(super) fn wrong_label(&self, row: usize, problem: &str) -> Error {
         Error::Data(format!("{}: label at {}: {problem}", self.label_origin(), self.place(row)))
     }
 
-    /// Reports an integer label that is not the index of a class name.
+    /// Returns the error for an integer label that is not the index of a class name. `value` is the label, and
+    /// `classes` the number of class names.
     fn outside(&self, row: usize, value: i64, classes: usize) -> Error {
         let most = classes.saturating_sub(1);
         let problem = format!(
@@ -160,7 +163,7 @@ mod tests {
         names.iter().map(|&name| name.to_owned()).collect()
     }
 
-    /// A name that may mean "no label" never becomes a class by accident.
+    /// Tests that a name that may mean "no label" never becomes a class by accident.
     #[test]
     fn rows_without_a_label_are_refused_or_left_out() {
         let points = || Matrix::new(vec![1.0, 2.0, 3.0, 4.0, 5.0], 5, 1).unwrap();

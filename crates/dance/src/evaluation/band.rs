@@ -1,9 +1,10 @@
 //! The distribution of the coverage on test points, which varies with the draw of calibration and test points.
 //!
-//! With n calibration points and t test points, all exchangeable, and scores without ties, the number of covered test
-//! points has the distribution `BetaBinomial(t, k, n+1-k)` with `k = ⌈(1-α)(n+1)⌉`. It is computed exactly from the
-//! ratios of the probabilities of neighboring numbers, at the cost `O(t)`. Example: at α = 0.1 with 1467 calibration
-//! and 735 test points, a coverage of 0.888 is within chance, and 0.85 is not.
+//! Let n calibration points and t test points be exchangeable, with scores without ties. Then the number of covered
+//! test points has the distribution `BetaBinomial(t, k, n+1-k)` with `k = ⌈(1-α)(n+1)⌉`. The ratio of the probabilities
+//! of j and j+1 covered points has a closed form, which gives all t+1 probabilities exactly at the cost `O(t)`.
+//! Example: at α = 0.1 with 1467 calibration and 735 test points, a coverage of 0.888 is within chance, and 0.85 is
+//! not.
 //!
 //! ```
 //! use dance::evaluation::{coverage_at_most, coverage_interval};
@@ -13,11 +14,11 @@
 
 use crate::scores::calibration::order_index;
 
-/// The probability with which the coverage lies in the interval of [`coverage_interval`].
+/// The probability that the coverage lies in the interval of [`coverage_interval`].
 const PROBABILITY: f64 = 0.95;
 
-/// Returns the ends of the central interval that contains the coverage on `test` points with probability 0.95, after
-/// calibration on `calibration` points at error level `alpha`.
+/// Returns the lower and the upper end of the central interval that contains the coverage on `test` points with
+/// probability 0.95. The sets have error level `alpha` and were calibrated on `calibration` points.
 pub fn coverage_interval(calibration: usize, test: usize, alpha: f64) -> (f64, f64) {
     let cumulative = cumulative(calibration, test, alpha);
     let tail = (1.0 - PROBABILITY) / 2.0;
@@ -27,14 +28,14 @@ pub fn coverage_interval(calibration: usize, test: usize, alpha: f64) -> (f64, f
     (share(low), share(high.unwrap_or(test)))
 }
 
-/// Returns the probability that the coverage on `test` points is at most `coverage`, after calibration on `calibration`
-/// points at error level `alpha`.
+/// Returns the probability that the coverage on `test` points is at most `coverage`. The sets have error level `alpha`
+/// and were calibrated on `calibration` points.
 pub fn coverage_at_most(coverage: f64, calibration: usize, test: usize, alpha: f64) -> f64 {
     let covered = (coverage * test as f64).round() as usize;
     cumulative(calibration, test, alpha).get(covered).copied().unwrap_or(1.0).min(1.0)
 }
 
-/// Returns the probability that at most j test points are covered, for j from 0 to `test`.
+/// Returns, for each number j from 0 to `test`, the probability that at most j of the test points are covered.
 fn cumulative(calibration: usize, test: usize, alpha: f64) -> Vec<f64> {
     let k = order_index(alpha, calibration);
     if k > calibration {
@@ -79,7 +80,7 @@ mod tests {
         assert_eq!(coverage_interval(5, 10, 0.01), (1.0, 1.0));
     }
 
-    /// The distribution agrees with simulated uniform scores, their threshold and test points.
+    /// Tests the distribution against simulations with uniform scores of calibration and test points.
     #[test]
     fn agrees_with_simulation() {
         let (n, t, alpha, draws) = (40, 60, 0.2, 4000);

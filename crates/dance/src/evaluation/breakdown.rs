@@ -1,5 +1,5 @@
-//! Coverage within groups of points: by the largest class probability, by set size, and by class frequency. Coverage of
-//! all points together does not imply coverage of each group.
+//! Coverage within groups of points, which are formed by the largest class probability, by set size, and by class
+//! frequency. A guarantee for all points together says nothing about each group.
 //!
 //! ```
 //! use dance::scores::Sets;
@@ -18,19 +18,20 @@ use crate::evaluation::metrics::STRATA;
 use crate::numeric::counts_of;
 use crate::scores::sets::Sets;
 
-/// The number of groups by confidence and by frequency.
+/// The number of groups by confidence (the largest class probability), and by class frequency.
 const FIFTHS: usize = 5;
-/// The names of the groups by confidence and by frequency, from the lowest values to the highest.
+/// The names of the groups by confidence (the largest class probability) and by class frequency, from the lowest values
+/// to the highest.
 const NAMES: [&str; FIFTHS] = ["lowest", "low", "middle", "high", "highest"];
 /// The names of the groups by set size.
 const SIZES: [&str; STRATA.len() + 1] = ["0 or 1", "2 to 3", "4 to 10", "11 to 100", "over 100"];
 
-/// Coverage and set size of a group of points.
+/// The coverage and the mean set size in one group of points.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Portion {
     /// The name of the group, such as `lowest` or `2 to 3`.
     pub name: String,
-    /// The number of points.
+    /// The number of points in the group.
     pub points: usize,
     /// The share of the sets that hold the true label.
     pub coverage: f64,
@@ -38,20 +39,21 @@ pub struct Portion {
     pub size: f64,
 }
 
-/// Coverage and set size of groups of points, in three divisions of all points. Groups without points are left out.
+/// Coverage and set size within groups of points. All points are divided in three ways; groups without points are left
+/// out.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Breakdown {
-    /// Fifths of the points by their largest class probability; empty if probabilities were not given.
+    /// Five groups by the largest class probability of a point; empty if probabilities were not given.
     pub by_confidence: Vec<Portion>,
     /// Groups of points by the size of their sets.
     pub by_size: Vec<Portion>,
-    /// Fifths of the points by the frequency of their label: the number of points that carry it.
+    /// Five groups by the frequency of a point's label, which is the number of points with this label.
     pub by_frequency: Vec<Portion>,
 }
 
 impl Breakdown {
-    /// Compares `sets` with the true `labels`. `confidence` holds the largest class probability of every point. Returns
-    /// an error if sizes differ.
+    /// Compares prediction `sets` with the true `labels`, one per set. `confidence` holds the largest class probability
+    /// of every point. Returns an error if the lists differ in length.
     pub fn new(sets: &Sets, labels: &[u32], confidence: Option<&[f32]>) -> Result<Self> {
         for (what, found) in
             [("labels (one per set)", Some(labels.len())), ("confidences (one per set)", confidence.map(<[f32]>::len))]
@@ -81,8 +83,8 @@ impl Breakdown {
     }
 }
 
-/// Divides values into fifths by size, and returns the fifth of every value: 0 for the lowest values, 4 for the
-/// highest. Equal values are in the same fifth.
+/// Divides values into five groups of similar numbers of values. Returns the group of every value, from 0 for the
+/// lowest values to 4 for the highest. Equal values are in one group.
 fn fifths(values: &[f64]) -> Vec<usize> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
@@ -95,8 +97,8 @@ fn fifths(values: &[f64]) -> Vec<usize> {
     values.iter().map(of).collect()
 }
 
-/// Returns coverage and mean set size of every group that has points. `part(row)` is the index in `names` of the group
-/// that holds a row.
+/// Returns the coverage and the mean set size of every group that has points. `part(row)` is the index in `names` of
+/// the group to which the point in this row belongs.
 fn portions(sets: &Sets, labels: &[u32], names: &[&str], part: impl Fn(usize) -> usize) -> Vec<Portion> {
     let mut sums = vec![[0usize; 3]; names.len()];
     for (row, &label) in labels.iter().enumerate() {

@@ -1,15 +1,17 @@
 //! Metrics of prediction sets (the paper, §4.1.3).
 //!
-//! - **Cov**: the share of sets that hold the true label. **Size**: the mean number of labels. Further the shares of
-//!   empty sets, of singletons (sets with one label) and of correct singletons. **Acc**: the top-1 accuracy of the
-//!   classifier.
+//! - **Cov**: the share of sets that hold the true label. **Size**: the mean number of labels in a set. There are also
+//!   the shares of empty sets, of singletons (sets with one label), and of right labels among singletons. **Acc**: the
+//!   top-1 accuracy of the classifier.
 //! - **CCV** (class coverage violation): `100·mean_y |Cov_y - (1-α)|` over the classes y that have points, where
-//!   `Cov_y` is the coverage of class y; and the part of it from classes whose coverage is below `1-α`. Sets that hold
-//!   all labels have a CCV of `100·α`. With m test points per class, sets with perfect coverage have an expected CCV of
-//!   `100·E|Bin(m,1-α)/m - (1-α)|` (5.99 at m = 10, α = 0.05). Its mean over the classes is the **noise floor**.
-//! - **Class deviation** `100·√(mean_y (Cov_y - (1-α))² - noise)`. The noise is the variance α(1-α)/m of the coverage
-//!   of m test points at perfect coverage, so the value is 0 if classes differ by no more than chance.
-//! - **Macro coverage**: the mean over classes of their coverage, with equal weights.
+//!   `Cov_y` is the coverage of class y. A further metric is the part of the CCV that comes from classes whose coverage
+//!   is below `1-α`. Sets that hold all labels have a CCV of `100·α`. With m test points per class, sets with perfect
+//!   coverage have an expected CCV of `100·E|Bin(m,1-α)/m - (1-α)|` (5.99 at m = 10, α = 0.05). The mean of this number
+//!   over the classes is the **noise floor**.
+//! - **Class deviation**: `100·√(mean_y (Cov_y - (1-α))² - noise)`. The noise is the mean over the classes of
+//!   `α(1-α)/m`, the variance of the coverage of m test points at perfect coverage. So the class deviation is 0 if
+//!   classes differ by no more than chance.
+//! - **Macro coverage**: the mean of the coverages of the classes, each class with the same weight.
 //! - **SSCV** (size-stratified coverage violation): `100·max |Cov_s - (1-α)|` over the strata s of set sizes 0-1, 2-3,
 //!   4-10, 11-100 and above 100.
 //!
@@ -29,10 +31,11 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, Result};
 use crate::scores::sets::Sets;
 
-/// The largest set size of every stratum but the last.
+/// The largest set size in each group (stratum) of set sizes. The last stratum has no largest size and is not listed.
 pub(super) const STRATA: [usize; 4] = [1, 3, 10, 100];
 
-/// Metrics of prediction sets; the [module](self) has the formulas. Shares are between 0 and 1, violations in per cent.
+/// Metrics of prediction sets; the [module](self) has the formulas. Shares are numbers from 0 to 1, and violations are
+/// in per cent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Metrics {
     /// The number of test points.
@@ -45,31 +48,34 @@ pub struct Metrics {
     pub coverage: f64,
     /// The mean number of labels in a set.
     pub size: f64,
-    /// The class coverage violation (CCV), in per cent.
+    /// The class coverage violation (CCV): the mean distance of the coverage of a class from `1-α`, in per cent.
     pub class_violation: f64,
     /// The noise floor: the expected CCV of sets with perfect coverage, in per cent.
     pub class_violation_floor: f64,
-    /// The part of the CCV from classes whose coverage is below `1-α`, in per cent.
+    /// The part of the CCV that comes from classes whose coverage is below `1-α`, in per cent.
     pub class_undercoverage: f64,
-    /// The class deviation, in per cent.
+    /// The [class deviation](self): the typical distance of the coverage of a class from `1-α` beyond chance, in per
+    /// cent.
     #[serde(default)]
     pub class_deviation: f64,
-    /// The mean over classes of their coverage, with equal weights.
+    /// The mean of the coverages of the classes, each class with the same weight.
     #[serde(default)]
     pub macro_coverage: f64,
-    /// The size-stratified coverage violation (SSCV), in per cent.
+    /// The size-stratified coverage violation (SSCV): the largest distance of the coverage of sets of similar size from
+    /// `1-α`, in per cent.
     pub size_violation: f64,
     /// The share of empty sets.
     pub empty: f64,
     /// The share of sets with one label.
     pub singletons: f64,
-    /// The share of sets with one label whose label is right; `None` if no set has one label.
+    /// Among the sets with one label, the share whose label is right; `None` if there are no such sets.
     pub singleton_hits: Option<f64>,
 }
 
 impl Metrics {
-    /// Compares `sets` of error level `alpha` with the true `labels`, each below `classes`. `best` holds the most
-    /// probable label of every point. Returns an error if sizes differ, there are no sets, or a label is too large.
+    /// Compares `sets` of error level `alpha` with the true `labels`, one per set and each below `classes`. `best`
+    /// holds the most probable label of every point. Returns an error if lists differ in length, there are no sets, or
+    /// a label is too large.
     pub fn new(sets: &Sets, labels: &[u32], classes: usize, alpha: f64, best: Option<&[u32]>) -> Result<Self> {
         // Return an error if sizes or labels do not fit.
         let agree = |what: &str, found: usize| {
@@ -129,34 +135,35 @@ impl Metrics {
     }
 }
 
-/// Returns the coverage `hits / points` of a group of points minus the nominal coverage `1-α`.
+/// Returns the coverage `hits / points` of a group of points, minus the promised coverage `1-α`.
 fn gap((hits, points): (usize, usize), alpha: f64) -> f64 {
     hits as f64 / points as f64 - (1.0 - alpha)
 }
 
-/// Returns 100 times the mean over the classes that have points of `value`, a function of the numbers `(hits, points)`
-/// of covered and all points of a class.
+/// Returns 100 times the mean of `value` over all classes that have points. The arguments of `value` are the number of
+/// covered points of a class (hits) and the number of all its points.
 fn mean_over_classes(by_class: &[(usize, usize)], value: impl Fn((usize, usize)) -> f64) -> f64 {
     let present = by_class.iter().filter(|(_, points)| *points > 0);
     let (count, sum) = present.fold((0, 0.0), |(count, sum), &pair| (count + 1, sum + value(pair)));
     100.0 * sum / f64::from(count.max(1))
 }
 
-/// Returns the class deviation in per cent, from the numbers `(hits, points)` of covered and all points of every class.
+/// Returns the [class deviation](self) in per cent. `by_class` holds for every class the number of covered points
+/// (hits) and the number of all points.
 fn class_deviation(by_class: &[(usize, usize)], alpha: f64) -> f64 {
     let noise = |points: usize| alpha * (1.0 - alpha) / points as f64;
     let beyond = mean_over_classes(by_class, |pair| gap(pair, alpha).powi(2) - noise(pair.1)) / 100.0;
     100.0 * beyond.max(0.0).sqrt()
 }
 
-/// Returns the class coverage violation (CCV) in per cent, from the numbers `(hits, points)` of covered and all points
-/// of every class. Classes without points do not count.
+/// Returns the class coverage violation (CCV) in per cent. `by_class` holds for every class the number of covered
+/// points (hits) and the number of all points. Classes without points do not count.
 pub(crate) fn class_coverage_violation(by_class: &[(usize, usize)], alpha: f64) -> f64 {
     mean_over_classes(by_class, |pair| gap(pair, alpha).abs())
 }
 
-/// Returns the expected class coverage violation in per cent if every point is covered with probability `1-α`. `points`
-/// holds the number of points of every class.
+/// Returns the noise floor: the class coverage violation, in per cent, to expect if every point is covered with
+/// probability `1-α`. `points` holds the number of points of every class.
 pub fn noise_floor(points: impl IntoIterator<Item = usize>, alpha: f64) -> f64 {
     let mut counts: Vec<usize> = points.into_iter().filter(|&points| points > 0).collect();
     counts.sort_unstable();
@@ -164,8 +171,8 @@ pub fn noise_floor(points: impl IntoIterator<Item = usize>, alpha: f64) -> f64 {
     100.0 * runs.sum::<f64>() / counts.len().max(1) as f64
 }
 
-/// Returns `E|X/m - p|` for X ~ Bin(m,p), the mean absolute deviation of a binomial share, by de Moivre's formula:
-/// `E|X - mp| = 2ν·C(m,ν)·p^ν·(1-p)^(m-ν+1)`, `ν = ⌊mp⌋ + 1`.
+/// Returns `E|X/m - p|`, where X has the binomial distribution with m trials of probability p. De Moivre's formula
+/// gives it: `E|X - mp| = 2ν·C(m,ν)·p^ν·(1-p)^(m-ν+1)`, with `ν = ⌊mp⌋ + 1`.
 fn mean_deviation(m: usize, p: f64) -> f64 {
     if m == 0 || !(p > 0.0 && p < 1.0) {
         return 0.0;

@@ -1,4 +1,5 @@
-//! Evaluation of prediction sets and probabilities: metrics, chance bands of the coverage, and breakdowns by group.
+//! Evaluation of prediction sets and class probabilities: metrics, the range of coverage that chance explains, and
+//! coverage within groups of points.
 
 mod band;
 pub mod breakdown;

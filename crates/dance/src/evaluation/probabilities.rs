@@ -1,12 +1,12 @@
 //! Metrics of class probabilities.
 //!
-//! - **Log loss**: the mean of `-ln p` of the true label, with p at least 1e-15, so that a single p of 0 keeps it
-//!   finite.
+//! - **Log loss**: the mean of `-ln p`, where p is the probability of the true label. A p below 1e-15 counts as 1e-15,
+//!   so that a single p of 0 leaves the mean finite.
 //! - **Brier score**: the mean over points of `‖p - y‖²`, with the probabilities p and the one-hot label y of a point.
-//! - **ECE**, the expected calibration error: points are divided into 15 groups of equal width by the probability of
-//!   their most probable label. ECE is the mean over groups, weighted by points, of the distance between the mean
-//!   probability and the share of correct labels. It is biased upwards for few points, so the groups of several runs
-//!   are first added up by [`merge`](ProbabilityMetrics::merge).
+//! - **ECE**, the expected calibration error: the range of probabilities is divided into 15 intervals of equal width,
+//!   and points are grouped by the probability of their most probable label. ECE is the mean over groups, weighted by
+//!   points, of the distance between the mean probability and the share of right labels. With few points, ECE is on
+//!   average too large. So [`merge`](ProbabilityMetrics::merge) first adds up the groups of several runs.
 //!
 //! ```
 //! use dance::{Matrix, evaluation::ProbabilityMetrics};
@@ -23,12 +23,13 @@ use crate::error::{Error, Result};
 use crate::numeric::argmax;
 use crate::numeric::matrix::Matrix;
 
-/// The number of groups of points in the expected calibration error.
+/// The number of groups of points by probability in the expected calibration error.
 const GROUPS: usize = 15;
-/// The smallest probability in the log loss; smaller ones are raised to it.
+/// The smallest probability in the log loss; smaller probabilities count as this one.
 const LEAST: f64 = 1e-15;
 
-/// Log loss, Brier score and calibration error of class probabilities, kept as sums so that runs can be merged.
+/// Log loss, Brier score and expected calibration error of class probabilities. They are kept as sums over points, so
+/// that several runs can be merged.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ProbabilityMetrics {
     /// The number of points.
@@ -37,14 +38,14 @@ pub struct ProbabilityMetrics {
     log_loss: f64,
     /// The sum over points of `‖p - y‖²`, with the probabilities p and the one-hot label y of a point.
     squares: f64,
-    /// For every group of points: their number, the sum of their largest probabilities, and the number of points whose
-    /// most probable label is right.
+    /// For every group of points: the number of points, the sum of their largest probabilities, and the number of
+    /// points whose most probable label is right.
     groups: Vec<(usize, f64, usize)>,
 }
 
 impl ProbabilityMetrics {
-    /// Compares class probabilities (points × classes) with the true labels. A label beyond the columns has probability
-    /// 0.
+    /// Compares class probabilities (points × classes) with the true labels. A label that has no column counts as
+    /// having probability 0.
     pub fn new(probabilities: &Matrix, labels: &[u32]) -> Result<Self> {
         if probabilities.rows() != labels.len() {
             return Err(Error::Shape {
@@ -72,7 +73,7 @@ impl ProbabilityMetrics {
         Ok(found)
     }
 
-    /// Adds the points of another run to the sums.
+    /// Adds the points of another run to these metrics, as if both runs were one.
     pub fn merge(&mut self, other: &Self) {
         self.points += other.points;
         self.log_loss += other.log_loss;
@@ -88,12 +89,13 @@ impl ProbabilityMetrics {
         self.log_loss / self.points.max(1) as f64
     }
 
-    /// Returns the Brier score, from 0 to 2.
+    /// Returns the Brier score: the mean squared distance of the probabilities from the true label, from 0 to 2.
     pub fn brier(&self) -> f64 {
         self.squares / self.points.max(1) as f64
     }
 
-    /// Returns the expected calibration error.
+    /// Returns the expected calibration error (ECE): the mean distance of the largest probability from the share of
+    /// right labels, over groups of points with similar probabilities.
     pub fn calibration_error(&self) -> f64 {
         let gaps = self.groups.iter().map(|&(_, sum, right)| (sum - right as f64).abs());
         gaps.sum::<f64>() / self.points.max(1) as f64

@@ -1,5 +1,5 @@
-//! The settings of a model: the contents of a configuration file. [`Sampling`] names the way calibration points were
-//! drawn, which decides the guarantee.
+//! The settings of a model, which a configuration file may hold. [`Sampling`] names the way in which calibration points
+//! were drawn; the guarantee depends on it.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,27 +10,27 @@ use crate::machine::{OutputScale, Probabilities, RfmConfig, TuneConfig, default_
 use crate::method::Method;
 use crate::setters::setters;
 
-/// The settings of a fit, of the method, and of the class probabilities.
+/// The settings of a fit, of the prediction sets, and of the class probabilities.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
 pub struct Config {
-    /// The error levels that the model is asked for where its user names none, the most important one first.
+    /// The error levels of sets for callers that name none, the most important level first.
     pub alphas: Vec<f64>,
     /// The normalisation of embeddings.
     pub normalize: Normalize,
-    /// The settings of the kernel machine (recursive feature machine) that are not searched over.
+    /// The settings of the kernel machine (recursive feature machine) that tuning does not search over.
     pub(crate) rfm: RfmConfig,
-    /// The search for the kernel's bandwidth and shape.
+    /// The settings of the search for the kernel's bandwidth and shape.
     pub tune: TuneConfig,
     /// The settings of the prediction sets.
     pub conformal: ConformalConfig,
-    /// The way calibration points were drawn. The guarantee depends on it.
+    /// The way in which calibration points were drawn. The guarantee depends on it.
     pub sampling: Sampling,
     /// The way in which outputs of the kernel machine become class probabilities.
     pub probabilities: Probabilities,
-    /// The smallest class probability under [`Probabilities::Clamp`]. It is at least 0 and below 0.5; `None` means
-    /// 1e-3, or less if there are many classes.
+    /// The smallest class probability under [`Probabilities::Clamp`], at least 0 and below 0.5. `None` means 1e-3, or
+    /// less if there are many classes.
     pub probability_floor: Option<f32>,
 }
 
@@ -44,7 +44,7 @@ setters!(Config {
     probability_floor: Option<f32>,
 });
 
-/// The most error levels that a model remembers.
+/// The largest number of error levels in [`Config::alphas`].
 const MOST_ALPHAS: usize = 64;
 
 impl Default for Config {
@@ -63,8 +63,9 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Returns the paper's settings: the method dance with reuse, no second fit of the best trials, and clamped
-    /// probabilities as in the program xRFM.
+    /// Returns the paper's settings: the method [`Dance`](crate::method::MethodName::Dance) with reuse of calibration
+    /// points as neighbors, no refit, and probabilities clamped as in the program xRFM. A refit would fit the best
+    /// kernel again on all points.
     pub fn paper() -> Self {
         Self {
             tune: TuneConfig { refit: false, ..TuneConfig::default() },
@@ -81,19 +82,20 @@ impl Config {
         self
     }
 
-    /// Sets the largest number of times that the metric is learned.
+    /// Sets the largest number of rounds. Each round learns the metric anew.
     pub fn rounds(mut self, rounds: usize) -> Self {
         self.rfm.rounds = rounds;
         self
     }
 
-    /// Sets the number of iterations in a row without improvement that ends a fit; `None` sets no such limit.
+    /// Sets the patience: the number of rounds in a row without improvement after which a fit ends. `None` sets no such
+    /// limit.
     pub fn patience(mut self, patience: Option<usize>) -> Self {
         self.rfm.patience = patience;
         self
     }
 
-    /// Sets the seed of everything that is drawn: for the tuning, the fit and the method.
+    /// Sets the seed of all random draws: in the tuning, in the fit and in the method.
     pub fn seed(mut self, seed: u64) -> Self {
         (self.tune.seed, self.rfm.seed, self.conformal.seed) = (seed, seed, seed);
         self
@@ -123,37 +125,39 @@ impl Config {
         }
     }
 
-    /// Returns the scale that maps outputs of the kernel machine to clamped probabilities of this many classes.
+    /// Returns the map from outputs of the kernel machine to clamped probabilities, for this number of classes.
     pub(crate) fn clamp(&self, classes: usize) -> OutputScale {
         OutputScale::clamp(self.probability_floor.unwrap_or_else(|| default_floor(classes)))
     }
 }
 
 /// The way in which the calibration points were drawn. A random draw leaves the guarantee of the method unchanged.
-/// Every other sampling changes the points for which it holds, or makes it approximate.
+/// Under any other sampling, the guarantee holds for other points or becomes approximate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sampling {
     /// A random draw.
     #[default]
     Random,
-    /// A split that gave every class the same share of its points. It is no random draw.
+    /// Points of a split in which every class has the same share of its points in each part. They are not a random
+    /// draw.
     Stratified,
     /// One random point of each group of similar points.
     Grouped,
-    /// The latest points.
+    /// The latest points of a stream.
     Window {
-        /// The number of points.
+        /// The number of latest points.
         points: usize,
     },
-    /// Points that were kept in proportion to importance weights.
+    /// Points that were kept out of more points, with probabilities in proportion to importance weights (covariate
+    /// shift).
     Weighted {
-        /// The number of points from which they were kept.
+        /// The number of points out of which some were kept.
         of: usize,
     },
-    /// Points that were kept so that classes have their new proportions (label shift).
+    /// Points that were kept out of more points so that classes have their new proportions (label shift).
     LabelShift {
-        /// The number of points from which they were kept.
+        /// The number of points out of which some were kept.
         of: usize,
         /// The number of points without labels from which the new class proportions were estimated.
         unlabeled: usize,
@@ -161,7 +165,7 @@ pub enum Sampling {
 }
 
 impl Sampling {
-    /// Returns the clause that this sampling adds to the guarantee; `None` for a random draw.
+    /// Returns the clause that this sampling adds to the sentence of the guarantee; `None` for a random draw.
     pub(super) fn clause(self) -> Option<String> {
         Some(match self {
             Self::Random => return None,

@@ -13,32 +13,36 @@ use crate::method::{ByClass, Calibration, ConformalConfig, MethodName, Mix};
 use crate::neighbors::Neighbors;
 use crate::numeric::matrix::{Matrix, Rows};
 
-/// A calibrated model, opened on a device.
+/// A calibrated model that computes on a device. It turns embeddings into prediction sets.
 #[derive(Clone, Debug)]
 pub struct Dance {
     pub(super) fitted: Fitted,
-    /// Class names, by class id: the classes of the fit points, then classes that only calibration points have.
+    /// The class names, by class id. The classes of the fit points come first, then classes that only calibration
+    /// points have.
     pub(super) classes: Vec<String>,
     /// The kind of the labels: text, numbers or truth values.
     pub(super) label_kind: Kind,
-    /// The reference points, normalised: fit points in split calibration, otherwise calibration points.
+    /// The reference points, normalised. They are the fit points in split calibration, and otherwise the calibration
+    /// points.
     pub(super) reference: Matrix,
     /// The rows and ids of the points in `reference`.
     pub(super) names: Names,
     pub(super) classifier: Classifier,
     pub(super) predictor: Predictor,
     pub(super) overlap: Overlap,
-    /// The estimated share of new labels; `None` if calibration points are no random draw.
+    /// The estimated share of new points whose label no point of the model has. `None` if calibration points are no
+    /// random draw.
     pub(super) new_label_share: Option<NewLabelShare>,
-    /// A 64-bit hash of each calibration point in split calibration, which does not keep the points; otherwise `None`.
+    /// A 64-bit hash of each calibration point in split calibration, in which the model does not keep these points.
+    /// `None` in other calibrations.
     pub(super) calibration_hashes: Option<Vec<u64>>,
     /// The SHA-256 of the calibration points and labels, in hexadecimal.
     pub(super) data_hash: String,
 }
 
 impl Dance {
-    /// Calibrates the same kernel machine on other points, which were drawn in the way `sampling`. If `config` is
-    /// given, it replaces the settings of the method.
+    /// Calibrates the kernel machine of this model on the points `data`, which were drawn in the way `sampling`. If
+    /// `config` is given, it replaces the settings of the method.
     pub fn recalibrate(
         &self,
         device: &dyn Device,
@@ -63,27 +67,27 @@ impl Dance {
         self.label_kind
     }
 
-    /// Returns the encoder that made the fit points, if it is known.
+    /// Returns the encoder that made the embeddings of the fit points, if it is known.
     pub fn encoder(&self) -> Option<&EncoderIdentity> {
         self.fitted.source.encoder.as_deref()
     }
 
-    /// Returns the kernel machine with its settings.
+    /// Returns the fitted kernel machine that was calibrated, with its settings.
     pub fn fitted(&self) -> &Fitted {
         &self.fitted
     }
 
-    /// Returns the kernel machine as a plain classifier. Its classes are those of the fit points.
+    /// Returns the kernel machine as a plain classifier. Its classes are those of the fit points alone.
     pub fn classifier(&self) -> &Classifier {
         &self.classifier
     }
 
-    /// Returns the method of the sets.
+    /// Returns the name of the method that makes the sets.
     pub fn method(&self) -> MethodName {
         self.predictor.method().name()
     }
 
-    /// Returns the use of calibration points.
+    /// Returns the use of calibration points: full, split or reuse.
     pub fn calibration(&self) -> Calibration {
         self.predictor.method().calibration()
     }
@@ -98,18 +102,20 @@ impl Dance {
         self.predictor.method().new_labels()
     }
 
-    /// Returns the experts of the method posterior with their weights and settings, as a JSON array; `None` for other
-    /// methods.
+    /// Returns the experts of the method [`Posterior`](MethodName::Posterior) with their weights and settings, as a
+    /// JSON array. `None` for other methods.
     pub fn experts(&self) -> Option<serde_json::Value> {
         self.predictor.stack_settings().map(|settings| serde_json::json!(settings.experts))
     }
 
-    /// Returns the offset of every class, which is subtracted from its scores; `None` for methods other than posterior.
+    /// Returns the offset of every class, which is subtracted from the scores of this class. `None` for methods other
+    /// than [`Posterior`](MethodName::Posterior).
     pub fn class_offsets(&self) -> Option<&[f64]> {
         self.predictor.stack_settings().map(|settings| settings.offsets.as_slice())
     }
 
-    /// Returns the number of clusters of classes of similar difficulty; `None` for methods other than posterior.
+    /// Returns the number of clusters of classes with similar difficulty. `None` for methods other than
+    /// [`Posterior`](MethodName::Posterior).
     pub fn clusters(&self) -> Option<usize> {
         self.predictor.stack_settings().map(|settings| settings.clusters.len())
     }
@@ -120,39 +126,41 @@ impl Dance {
     }
 
     /// Returns the number of calibration points from which novelty p-values are computed. It exceeds
-    /// [`calibration_points`](Self::calibration_points) if a half of the points selects the mix of the method dance.
+    /// [`calibration_points`](Self::calibration_points) if a half of the points only selects the mix of the method
+    /// [`Dance`](MethodName::Dance).
     pub fn novelty_points(&self) -> usize {
         self.predictor.novelty_points()
     }
 
-    /// Returns the labels of the reference points, among which the neighbors of a query are found, as class ids.
+    /// Returns the class ids of the reference points, which are the points among which a query's neighbors are found.
     pub fn reference_labels(&self) -> &[u32] {
         self.predictor.reference_labels()
     }
 
-    /// Returns the reference points, normalised and mapped by the learned metric.
+    /// Returns the reference points, normalised and mapped by the learned metric. A query's neighbors are found among
+    /// them.
     pub fn reference_points(&self) -> &Matrix {
         self.predictor.reference_points()
     }
 
-    /// Returns the number of calibration points that took part in the fit. With one such point there is no guarantee.
+    /// Returns the number of calibration points that took part in the fit. A single such point ends the guarantee.
     pub fn calibration_points_in_fit(&self) -> usize {
         self.overlap.fitted
     }
 
-    /// Returns the number of calibration points that are copies of points of the fit, from other rows.
+    /// Returns the number of calibration points with the coordinates of a fit or validation point from another row.
     pub fn copies_of_fit_points(&self) -> usize {
         self.overlap.copies
     }
 
-    /// Returns the estimated share of new points whose label no point of the model has, and its standard error. Returns
-    /// `None` if the calibration points are no random draw.
+    /// Returns the estimated share of new points whose label no point of the model has, and the standard error of this
+    /// estimate. `None` if the calibration points are no random draw.
     pub fn new_label_share(&self) -> Option<(f64, f64)> {
         self.new_label_share.map(|share| (share.share(), share.standard_error()))
     }
 
-    /// Returns the guarantee of the sets as a sentence. It follows from the method, from the sampling of the
-    /// calibration points and from their overlap with the fit.
+    /// Returns the guarantee of the sets as a sentence. The guarantee follows from the method, from the sampling of the
+    /// calibration points and from their overlap with the fit points.
     pub fn guarantee(&self) -> String {
         if self.overlap.fitted > 0 {
             return format!(
@@ -167,16 +175,17 @@ impl Dance {
         }
     }
 
-    /// Returns the model's class id of every point of `data`, matched by class name; `None` for a class that the model
-    /// does not have.
+    /// Returns, for every point of `data`, the class id in this model, found by the class name. `None` for a class that
+    /// the model does not have.
     pub fn class_ids(&self, data: &Dataset) -> Vec<Option<u32>> {
         let classes = class_ids(&self.classes);
         let ids: Vec<_> = data.classes.iter().map(|name| classes.get(name.as_str()).copied()).collect();
         data.labels.iter().map(|&label| ids[label as usize]).collect()
     }
 
-    /// Computes the results for `queries` that do not depend on the error level. Queries are embeddings as the encoder
-    /// returns them.
+    /// Computes everything about `queries` that does not depend on the error level, such as the scores of their labels.
+    /// Queries are embeddings as the encoder returns them. [`decide`](Self::decide) and [`predict`](Self::predict) then
+    /// make the sets.
     pub fn score<'q>(
         &self,
         queries: impl Into<Rows<'q>>,
@@ -192,7 +201,7 @@ impl Dance {
         Ok(scored)
     }
 
-    /// Scores a block of queries.
+    /// Does the work of [`score`](Self::score) for a block of queries.
     fn score_block(&self, queries: Rows<'_>, options: PredictOptions, context: &Context<'_>) -> Result<Scored> {
         let normalised = &self.classifier.normalise(queries)?;
         let mapped = &self.classifier.map(normalised, context)?;
@@ -200,18 +209,20 @@ impl Dance {
         self.predictor.score(QueryBlock { normalised, mapped, classify }, options, context)
     }
 
-    /// Returns the rule for prediction sets at error level `alpha`, or an error unless `alpha` is between 0 and 1.
+    /// Returns the rule that makes prediction sets at error level `alpha`. An `alpha` that is not between 0 and 1 is an
+    /// error.
     pub fn decide(&self, alpha: f64) -> Result<Decision> {
         self.predictor.decide(alpha, Mix::Auto)
     }
 
-    /// Returns the rule for prediction sets at error level `alpha`. In the method dance, a fixed `mix` replaces the
-    /// model's mix.
+    /// Returns the rule that makes prediction sets at error level `alpha`. For the method [`Dance`](MethodName::Dance),
+    /// a fixed `mix` replaces the model's own [mix](Mix).
     pub fn decide_with(&self, alpha: f64, mix: Mix) -> Result<Decision> {
         self.predictor.decide(alpha, mix)
     }
 
-    /// Returns the prediction sets of scored queries under a decision.
+    /// Returns the prediction sets of queries, which [`score`](Self::score) has scored, under the rule `decision` of
+    /// [`decide`](Self::decide).
     pub fn predict(&self, scored: &Scored, decision: &Decision) -> Prediction {
         self.predictor.predict(scored, decision)
     }

@@ -1,4 +1,5 @@
-//! A fitted kernel machine with its settings, and its calibration, with warnings about the calibration points.
+//! A fitted kernel machine with its settings. It is calibrated here, and warnings name problems of the calibration
+//! points.
 
 use sha2::{Digest, Sha256};
 
@@ -21,7 +22,7 @@ use crate::posterior::{self, LearnInputs, Stack, learn};
 /// A fitted kernel machine that has not been calibrated yet.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fitted {
-    /// The settings of the fit and of the method.
+    /// The settings of the fit, of the prediction sets and of the class probabilities.
     pub config: Config,
     /// The names of the classes of the fit points, by class id.
     pub classes: Vec<String>,
@@ -29,19 +30,19 @@ pub struct Fitted {
     pub normalizer: Normalizer,
     /// The kernel machine: its metric, fit points and coefficients.
     pub(crate) rfm: Rfm,
-    /// The scale that maps outputs of the machine to class probabilities.
+    /// The map from outputs of the kernel machine to class probabilities.
     pub(crate) scale: OutputScale,
     /// The rows and ids of the fit points.
     pub names: Names,
-    /// A 64-bit hash of each validation point. The machine does not keep these points.
+    /// A 64-bit hash of each validation point that the machine does not keep among its fit points.
     pub(crate) validation_hashes: Vec<u64>,
-    /// The row of each validation point in its data set.
+    /// The row number in its data set of each point in `validation_hashes`.
     pub(crate) validation_rows: Vec<u32>,
-    /// The file or array of the fit points, with their encoder.
+    /// The identity of the file or array of the fit points, with the encoder of the points.
     pub source: Source,
-    /// The accuracy and the loss on the validation points.
+    /// The accuracy and the squared loss on the validation points, with which the kernel was chosen.
     pub validation: Quality,
-    /// The numbers of points behind the steps of the fit, as a sentence for outputs.
+    /// A sentence for outputs about the numbers of points on which each step of the fit was computed.
     pub fidelity: String,
     /// The SHA-256 of the fit points and labels, in hexadecimal.
     pub data_hash: String,
@@ -50,7 +51,8 @@ pub struct Fitted {
 }
 
 impl Fitted {
-    /// Tunes and fits a kernel machine on `data`. A part of the points, or every point left out in turn, validates it.
+    /// Tunes and fits a kernel machine on `data`. To compare kernels, a part of the points is held out for validation;
+    /// with few points, each point is left out in turn.
     pub fn fit(device: &dyn Device, data: &Dataset, config: &Config, context: &Context<'_>) -> Result<Self> {
         config.method()?;
         let normalizer = Normalizer::fit(config.normalize, &data.embeddings);
@@ -79,27 +81,28 @@ impl Fitted {
         })
     }
 
-    /// Returns the kernel. Its bandwidth is a distance under the learned metric.
+    /// Returns the kernel. The kernel's bandwidth is a distance under the learned metric.
     pub fn kernel(&self) -> Kernel {
         self.rfm.kernel
     }
 
-    /// Returns the number of times that the metric was learned; 0 is the identity metric.
+    /// Returns the number of rounds, each of which learned the metric anew. After 0 rounds the metric is the identity.
     pub fn rounds(&self) -> usize {
         self.rfm.rounds
     }
 
-    /// Returns the points that the machine keeps, normalised.
+    /// Returns the normalised fit points, which the machine keeps.
     pub fn points(&self) -> &Matrix {
         &self.rfm.train
     }
 
-    /// Returns the symmetric root of the learned metric, d×d for d dimensions.
+    /// Returns the symmetric square root of the learned metric, a d×d matrix for embeddings with d dimensions.
     pub fn metric_root(&self) -> &Matrix {
         &self.rfm.metric_root
     }
 
-    /// Returns the map from the machine's outputs to probabilities, as JSON with `floor`, `ceiling` and `power`.
+    /// Returns the map from outputs of the kernel machine to class probabilities. As JSON it has the numbers `floor`,
+    /// `ceiling` and `power`.
     pub fn probability_scale(&self) -> impl serde::Serialize + use<> {
         self.scale
     }
@@ -109,24 +112,25 @@ impl Fitted {
         self.rfm.train.cols()
     }
 
-    /// Returns the requirements on a query: its number of dimensions, and whether a vector of zeros is invalid.
+    /// Returns the requirements on a query: its number of dimensions, and whether a vector of zeros is invalid because
+    /// it has no direction.
     pub fn point_shape(&self) -> PointShape {
         PointShape { dimensions: self.dimensions(), directed: self.config.normalize == Normalize::L2 }
     }
 
-    /// Opens the machine on a device as a plain classifier.
+    /// Opens the machine on a device as a plain classifier, without prediction sets.
     pub fn classifier(&self, device: &dyn Device, context: &Context<'_>) -> Result<Classifier> {
         Classifier::open(device, &self.rfm, &self.normalizer, self.scale, context)
     }
 
-    /// Calibrates on `data`, which should be points that took no part in the fit. Classes are matched by name, and
-    /// classes that the fit does not have are allowed.
+    /// Calibrates on the points `data`, which should have taken no part in the fit. Classes are matched by name, and
+    /// `data` may have classes that the fit points do not have.
     pub fn calibrate(self, device: &dyn Device, data: &Dataset, context: &Context<'_>) -> Result<Dance> {
         let classifier = self.classifier(device, context)?;
         self.calibrate_with(classifier, device, data, context)
     }
 
-    /// Calibrates with a classifier that is already open.
+    /// Does the work of [`calibrate`](Self::calibrate) with a `classifier` that is already open.
     pub(super) fn calibrate_with(
         mut self,
         classifier: Classifier,
@@ -193,8 +197,8 @@ impl Fitted {
         })
     }
 
-    /// Returns an error if calibration data hold picked points, or have another encoder or other dimensions than the
-    /// fit points.
+    /// Returns an error unless `data` can calibrate the machine. Picked points, another encoder than that of the fit
+    /// points, and another number of dimensions are errors.
     fn check_calibration(&self, data: &Dataset) -> Result<()> {
         data.check_random()?;
         EncoderIdentity::check(
@@ -212,8 +216,9 @@ impl Fitted {
         check_finite("calibration data", &data.embeddings)
     }
 
-    /// Returns the method of the settings, for numbers of calibration points and classes. If the settings name none, it
-    /// is the posterior, or fuse if the posterior needs more memory than there is.
+    /// Returns the method that the settings name. Without a name it is [`Posterior`](MethodName::Posterior), or
+    /// [`Fuse`](MethodName::Fuse) if the former needs more memory than there is. `calibration` and `classes` are
+    /// numbers of points and classes.
     fn resolve_method(&mut self, calibration: usize, classes: usize, context: &Context<'_>) -> Result<Method> {
         let mut method = self.config.method()?;
         if let Method::Posterior(PosteriorMethod { calibration: use_of_points, .. }) = method {
@@ -234,8 +239,8 @@ impl Fitted {
         Ok(method)
     }
 
-    /// Selects the experts of the method posterior on the fit points, and trains them. In full calibration they are
-    /// trained on the calibration points too.
+    /// Selects the experts of the method [`Posterior`](MethodName::Posterior) on the fit points, and trains them. In
+    /// full calibration they are also trained on the calibration points.
     fn stack(
         &self,
         method: PosteriorMethod,
@@ -251,13 +256,14 @@ impl Fitted {
         Stack::open(settings, [&fit, calibration], &rfm.metric_root, classes, method.calibration, None, context)
     }
 
-    /// Returns the fit points, mapped by the learned metric.
+    /// Returns the fit points with their labels, mapped by the learned metric.
     pub(super) fn mapped_fit_points(&self, classifier: &Classifier, context: &Context<'_>) -> Result<Part> {
         let embeddings = classifier.map(&self.rfm.train, context)?;
         Ok(Part { embeddings, labels: self.rfm.labels.clone() })
     }
 
-    /// Returns the classes of the fit followed by those that only `data` has, and the labels of `data` as class ids.
+    /// Returns class names, and the label of every point of `data` as an index in this list. The list has the classes
+    /// of the fit points, then classes that only `data` has.
     fn match_classes(&self, data: &Dataset) -> (Vec<String>, Vec<u32>) {
         let mut names = self.classes.clone();
         let mut known = class_ids(&self.classes);
@@ -275,8 +281,8 @@ impl Fitted {
     }
 }
 
-/// Returns the names of the classes that occur in `data`, and its points, normalised and labelled with ids of these
-/// classes.
+/// Returns the names of the classes that occur in `data`, and its points, normalised. Labels are indices in this list
+/// of names.
 fn part(data: &Dataset, normalizer: &Normalizer) -> Result<(Vec<String>, Part)> {
     let mut part = normalised(data, normalizer, "fit data")?;
     let (classes, labels) = data.occurring_classes();
@@ -284,7 +290,7 @@ fn part(data: &Dataset, normalizer: &Normalizer) -> Result<(Vec<String>, Part)> 
     Ok((classes, part))
 }
 
-/// Returns the points of `data`, normalised, with their labels. `origin` names them in messages.
+/// Returns the points of `data`, normalised, with their labels. `origin` names the points in messages.
 fn normalised(data: &Dataset, normalizer: &Normalizer, origin: &str) -> Result<Part> {
     let mut embeddings: Matrix = data.embeddings.clone();
     normalizer.apply_named(origin, &mut embeddings, |row| data.rows[row] as usize)?;
@@ -317,8 +323,8 @@ pub(super) fn hexadecimal(bytes: &[u8]) -> String {
     })
 }
 
-/// Warns about calibration points that took part in the fit or are copies of fit points. One point that took part in
-/// the fit ends the guarantee.
+/// Warns about calibration points that took part in the fit or are copies of fit points. A single point that took part
+/// in the fit ends the guarantee. `points` is the number of calibration points.
 fn warn_of_overlap(overlap: Overlap, points: usize, context: &Context<'_>) {
     let Overlap { fitted, copies } = overlap;
     if fitted > 0 {
@@ -335,17 +341,18 @@ fn warn_of_overlap(overlap: Overlap, points: usize, context: &Context<'_>) {
     }
 }
 
-/// The largest distance of a near-copy, as a share of the distance to the tenth neighbor. Fewer than one point in a
-/// hundred has a near-copy in data sets of pictures and texts, one in ten in two dimensions, and nearly all points if
-/// they come in groups of copies.
+/// The largest distance of a near-copy, as a share of the distance to the tenth neighbor.
+///
+/// In data sets of pictures and texts, fewer than one point in a hundred has a near-copy; in two dimensions, one in ten
+/// has one. Nearly all points have one if they come in groups of copies.
 const NEAR: f64 = 0.1;
-/// The rank of the neighbor with whose distance a near-copy is compared.
+/// The rank of the neighbor whose distance is compared with that of a possible near-copy.
 const TENTH: usize = 10;
-/// The share of points with a near-copy above which there is a warning.
+/// The share of calibration points with a near-copy above which a warning is given.
 const MANY: f64 = 0.3;
 
-/// Warns if many calibration points have a near-copy among their neighbors. Sets cover new points without a near-copy
-/// less often.
+/// Warns if many calibration points have a near-copy among their `neighbors`. Then new points without a near-copy are
+/// covered less often.
 fn warn_of_near_copies(neighbors: &Neighbors, context: &Context<'_>) {
     let is_near = |row: usize| match neighbors.squared(row) {
         squared if squared.len() < TENTH => false,
@@ -362,7 +369,8 @@ fn warn_of_near_copies(neighbors: &Neighbors, context: &Context<'_>) {
     }
 }
 
-/// Warns about classes that only the calibration points have, and about classes without a calibration point.
+/// Warns about classes that only calibration points have, and about classes without a calibration point. `classes`
+/// begins with the classes `fitted` of the fit points, and `labels` are those of the calibration points.
 fn warn_of_classes(
     fitted: &[String],
     classes: &[String],
@@ -396,8 +404,8 @@ fn warn_of_classes(
     }
 }
 
-/// Warns if labels of the fit and the calibration data are of different kinds and some calibration labels are new: the
-/// labels `0` and `False`, for example, are different classes.
+/// Warns if labels of the fit data and of the calibration data are of different kinds and `new` is true: some
+/// calibration labels are new. The labels `0` and `False`, for example, are different classes.
 fn warn_of_kinds(fit: Kind, calibration: Kind, new: bool, context: &Context<'_>) {
     if new && fit != calibration {
         context.warn(format!(

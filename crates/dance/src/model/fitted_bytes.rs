@@ -1,9 +1,9 @@
-//! The bytes of a kernel machine that has not been calibrated, which Python pickles. Calibrated models have model
-//! files.
+//! The bytes of a kernel machine that has not been calibrated. Python pickles the machine in this form. Calibrated
+//! models have model files.
 //!
-//! Layout: the mark `dancefit`, the length of a JSON header as 8 bytes, the header, and three matrices of float32:
-//! metric root, training points and coefficients. All numbers are little-endian. Only the version that wrote the bytes
-//! reads them. Damaged bytes are refused.
+//! The bytes begin with the text `dancefit` and the length of a JSON header in 8 bytes. Then come the header and three
+//! matrices of 32-bit floats: metric root, fit points and coefficients. All numbers are little-endian. Only the version
+//! of this library that wrote the bytes reads them. Damaged bytes are refused.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ use crate::kernel::Kernel;
 use crate::machine::{OutputScale, Rfm};
 use crate::numeric::matrix::Matrix;
 
-/// The bytes at the beginning.
+/// The first bytes of a fitted kernel machine, by which [`Fitted::from_bytes`] recognises it.
 const MARK: &[u8; 8] = b"dancefit";
 
 #[derive(Serialize, Deserialize)]
@@ -41,8 +41,8 @@ struct Header {
 }
 
 impl Fitted {
-    /// Returns the machine as bytes, for [`from_bytes`](Self::from_bytes) of the same version. The source of the fit
-    /// points is left out.
+    /// Returns the machine as bytes, which [`from_bytes`](Self::from_bytes) of the same version reads. The identity of
+    /// the file of fit points is left out.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         let rfm = &self.rfm;
         let header = Header {
@@ -73,7 +73,8 @@ impl Fitted {
         Ok(bytes)
     }
 
-    /// Reads a machine from its bytes. Returns `None` for other bytes, which do not begin with the mark.
+    /// Reads a machine from the bytes that [`to_bytes`](Self::to_bytes) returned. Returns `None` for bytes that do not
+    /// begin with `dancefit`, which are something else.
     pub fn from_bytes(bytes: &[u8]) -> Result<Option<Self>> {
         let Some(rest) = bytes.strip_prefix(MARK) else { return Ok(None) };
         let broken = || Error::Data("the pickled model is cut short".into());
@@ -110,7 +111,8 @@ impl Fitted {
         Ok(Some(fitted))
     }
 
-    /// Returns an error if parts of the machine do not fit together, since later code indexes one part by another.
+    /// Returns an error if parts of the machine do not fit together, for example if a label is not the index of a
+    /// class.
     fn check(&self) -> Result<()> {
         self.config.method()?;
         let (rfm, classes) = (&self.rfm, self.classes.len());

@@ -1,4 +1,4 @@
-//! The facade: fit a kernel machine, calibrate it, predict sets for new points.
+//! The interface to the whole library: fit a kernel machine, calibrate it, predict sets for new points.
 
 mod audit;
 mod config;

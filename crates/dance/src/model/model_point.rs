@@ -1,4 +1,4 @@
-//! Points of a model, named by part, row and id, and the search for points of a model that equal queries.
+//! Points of a model, named by part, row and id, and the search for points of a model that equal given points.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,8 +12,8 @@ use crate::method::Calibration;
 use crate::model::overlap::{self, ModelPart, PointLookup};
 use crate::numeric::matrix::{Matrix, Rows};
 
-/// A point of a model, named by its part and by its row and id in the data set that it was read from. The id is a text,
-/// or a [`Value`] where it keeps the kind that was given.
+/// A point of a model. It is named by its part of the model, and by its row and id in the data set that it was read
+/// from. The id is a text, or a [`Value`] that keeps the type of the id in its file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct ModelPoint<Id = String> {
     /// The part of the model that holds the point.
@@ -34,8 +34,8 @@ impl ModelPoint {
         }
     }
 
-    /// Returns whether the point of `data` at index `place` has the id of this point, or its row if one of the two
-    /// points has no id. An unknown row of this point counts as the same row.
+    /// Returns whether this point and the point of `data` at index `place` have the same id. If one of the two has no
+    /// id, their rows are compared instead, and an unknown row of this point counts as equal.
     pub(super) fn has_name_of(&self, data: &Dataset, place: usize) -> bool {
         match (&self.id, data.ids.as_ref().and_then(|ids| ids.get(place))) {
             (Some(id), Some(own)) => id == own,
@@ -44,17 +44,19 @@ impl ModelPoint {
     }
 }
 
-/// The points of a model that equal one query.
+/// The points of a model that equal one given point.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Matches {
-    /// The indices of kept points, in the order of [`Dance::kept_points`].
+    /// The indices of equal points that the model keeps, in the order of [`Dance::kept_points`].
     pub(super) kept: Vec<usize>,
-    /// The points of which the model keeps only a hash: validation points, and calibration points in split calibration.
+    /// The equal points of which the model keeps only a hash. These are validation points, and calibration points in
+    /// split calibration.
     pub(super) hashed: Vec<ModelPoint>,
 }
 
 impl Dance {
-    /// Returns the reference point with this `number` in lists of neighbors and of support.
+    /// Returns the part, row and id of a reference point. Lists of neighbors and of support refer to this point by
+    /// `number`.
     pub fn reference_point(&self, number: u32) -> ModelPoint<Value<'_>> {
         let number = number as usize;
         let (part, place) = match self.calibration() {
@@ -72,8 +74,8 @@ impl Dance {
         }
     }
 
-    /// Returns the coordinates and the names of all points that the model keeps, normalised: first fit points, then
-    /// calibration points.
+    /// Returns the points that the model keeps: first fit points, then calibration points. The first list has one
+    /// matrix of normalised coordinates for each part, the second list the names of all points.
     pub(super) fn kept_points(&self) -> (Vec<&Matrix>, Vec<ModelPoint>) {
         let mut parts = vec![(ModelPart::FitPoint, &self.fitted.rfm.train, &self.fitted.names)];
         if self.calibration() != Calibration::Split {
@@ -85,7 +87,8 @@ impl Dance {
         (parts.iter().map(|part| part.1).collect(), points.collect())
     }
 
-    /// Finds the points of the model that equal each query.
+    /// Finds, for each query, the points of the model that equal the query. Queries are embeddings as the encoder
+    /// returns them.
     pub(super) fn find_points(&self, queries: Rows<'_>) -> Result<Vec<Matches>> {
         let mut points = queries.to_matrix()?;
         self.fitted.normalizer.apply("queries", &mut points)?;
@@ -115,8 +118,8 @@ impl Dance {
         Ok((0..points.rows()).map(matches_of).collect())
     }
 
-    /// Returns the part of the model that holds each query; `None` for a query that no part holds. Coverage that is
-    /// measured on points of the model is too high.
+    /// Returns the part of the model that holds each query; `None` for a query that no part holds. Leave queries with a
+    /// part out of an evaluation, since coverage measured on points of the model is too high.
     pub fn seen<'q>(&self, queries: impl Into<Rows<'q>>) -> Result<Vec<Option<ModelPart>>> {
         let fit = self.fitted.rfm.train.rows();
         let part = |place: &usize| if *place < fit { ModelPart::FitPoint } else { ModelPart::CalibrationPoint };

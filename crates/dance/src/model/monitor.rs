@@ -1,11 +1,11 @@
 //! Monitoring of a stream: tests whether its points and labels are exchangeable with the calibration points.
 //!
-//! Two test martingales bet against exchangeability; their capital grows only if it fails. One ranks **inputs** by the
-//! distance of a point to its 5th-nearest fit point under the learned metric. The other one ranks **labels** by one
-//! minus the kernel machine's probability of the true label. Both scores follow from the fit points alone, so
-//! calibration points and points of the stream are scored alike. The probability of a false alarm is bounded over the
-//! whole stream; with labels, each martingale gets half of it. P-values of prediction sets would not do: they share the
-//! calibration points, so they are not independent.
+//! Two test martingales bet against exchangeability, and their capital grows only if exchangeability fails. One ranks
+//! **inputs** by the distance of a point to its 5th-nearest fit point under the learned metric. The other one ranks
+//! **labels** by one minus the kernel machine's probability of the true label. Both scores follow from the fit points
+//! alone, so calibration points and points of the stream are scored alike. The probability of a false alarm is bounded
+//! over the whole stream; if labels are monitored, each martingale gets half of it. P-values of prediction sets would
+//! not do, since they all use the same calibration points and are not independent.
 
 use std::ops::Deref;
 
@@ -21,31 +21,31 @@ use crate::numeric::matrix::Matrix;
 use crate::scores::calibration::NOVELTY_NEIGHBORS;
 use crate::stream::{Bets, Martingale};
 
-/// The monitored part of a stream.
+/// The part of a stream in which a monitor looks for a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum StreamPart {
     /// The points, without regard to their labels.
     Inputs,
-    /// The labels, given their points.
+    /// The labels, in relation to their points.
     Labels,
 }
 
-/// An alarm: the capital of a test martingale has reached its bound.
+/// An alarm: the capital of a test martingale has reached [`Monitor::bound`], so the stream has changed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Alarm {
     /// The part of the stream that has changed.
     pub watched: StreamPart,
-    /// The point of the stream, counted from 0, at which the capital reached its bound.
+    /// The index of the point, counted from 0 in the stream, at which the capital reached the bound.
     pub row: usize,
 }
 
-/// The state of a monitor. With the model it is enough to continue.
+/// The state of a monitor. A program that stops can continue from this state and the model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct MonitorState {
-    /// The SHA-256 of the model's fit points and of its calibration points.
+    /// The SHA-256 of the model's fit points, and that of its calibration points, in hexadecimal.
     model: [String; 2],
     seed: u64,
     points: usize,
@@ -54,7 +54,8 @@ struct MonitorState {
     alarms: Vec<Alarm>,
 }
 
-/// A monitor, which detects a change in a stream of points. The model is borrowed (`&Dance`) or shared (`Arc<Dance>`).
+/// A monitor, which detects a change in a stream of points. The type M is a borrowed (`&Dance`) or a shared
+/// (`Arc<Dance>`) model.
 #[derive(Clone, Debug)]
 pub struct Monitor<M> {
     model: M,
@@ -69,8 +70,8 @@ pub struct Monitor<M> {
 }
 
 impl<M: Deref<Target = Dance>> Monitor<M> {
-    /// Starts to monitor a stream. `false_alarm` bounds the probability that a stream without change ever raises an
-    /// alarm. If `with_labels`, labels are monitored too.
+    /// Starts to monitor a stream of points. `false_alarm` is the largest probability that a stream without change ever
+    /// raises an alarm. If `with_labels` is true, labels are monitored too.
     pub fn new(
         model: M,
         device: &dyn Device,
@@ -126,8 +127,8 @@ impl<M: Deref<Target = Dance>> Monitor<M> {
         })
     }
 
-    /// Continues from the JSON that [`state`](Self::state) returned. Returns an error if that monitor had another model
-    /// or seed, or differed in whether it monitored labels.
+    /// Continues from the `state` of an earlier monitor, the JSON that [`state`](Self::state) returned. Returns an
+    /// error unless that monitor had this model and seed and agrees in whether labels are monitored.
     pub fn resume(mut self, state: &[u8]) -> Result<Self> {
         let state: MonitorState = serde_json::from_slice(state)
             .map_err(|error| Error::Data(format!("not the state of a monitor; delete it to begin anew: {error}")))?;
@@ -152,7 +153,7 @@ impl<M: Deref<Target = Dance>> Monitor<M> {
         Ok(self)
     }
 
-    /// Returns the state as JSON, which [`resume`](Self::resume) reads.
+    /// Returns the state of the monitor as JSON, from which [`resume`](Self::resume) continues.
     pub fn state(&self) -> Result<String> {
         let state = MonitorState {
             model: self.model_hashes(),
@@ -170,8 +171,8 @@ impl<M: Deref<Target = Dance>> Monitor<M> {
     }
 
     /// Tests the next points of the stream and returns new alarms. Points are embeddings as the encoder returns them.
-    /// `labels` holds the class id of every point: `None` without a label, `Some(None)` for a label that the model does
-    /// not have.
+    /// `labels` holds one entry per point: `Some(Some(id))` for a class id, `Some(None)` for a label that the model
+    /// does not have, `None` for a point without a label.
     pub fn watch(
         &mut self,
         points: &Matrix,
@@ -199,7 +200,8 @@ impl<M: Deref<Target = Dance>> Monitor<M> {
         Ok(self.alarms[before..].to_vec())
     }
 
-    /// Adds an alarm for every martingale whose capital reaches the bound at the present point.
+    /// Adds an alarm for every martingale whose capital reaches [`bound`](Self::bound) for the first time at the
+    /// present point.
     fn alarm(&mut self) {
         let all = [(StreamPart::Inputs, Some(&self.inputs)), (StreamPart::Labels, self.labels.as_ref())];
         for (watched, martingale) in all {
@@ -210,7 +212,7 @@ impl<M: Deref<Target = Dance>> Monitor<M> {
         }
     }
 
-    /// Returns the capital at which a martingale raises an alarm.
+    /// Returns the capital at which a test martingale, which bets against exchangeability, raises an alarm.
     pub fn bound(&self) -> f64 {
         (if self.labels.is_some() { 2.0 } else { 1.0 }) / self.false_alarm
     }
@@ -225,12 +227,13 @@ impl<M: Deref<Target = Dance>> Monitor<M> {
         self.points
     }
 
-    /// Returns the alarms so far, at most one for each part of the stream.
+    /// Returns all alarms so far. There is at most one for inputs and one for labels.
     pub fn alarms(&self) -> &[Alarm] {
         &self.alarms
     }
 
-    /// Returns each monitored part of the stream, with the current and the largest capital of its martingale.
+    /// Returns each monitored part of the stream with two numbers: the current capital of its martingale, and the
+    /// largest capital so far.
     pub fn capital(&self) -> Vec<(StreamPart, f64, f64)> {
         let of = |watched, martingale: &Martingale| (watched, martingale.capital(), martingale.largest());
         let labels = self.labels.as_ref().map(|labels| of(StreamPart::Labels, labels));
@@ -238,7 +241,7 @@ impl<M: Deref<Target = Dance>> Monitor<M> {
     }
 }
 
-/// Returns the squared distance of every point to its k-th nearest fit point, with k = `neighbors`.
+/// Returns the squared distance of every point in `mapped` to its k-th nearest fit point, where k is `neighbors`.
 fn distances(fit: &Index, mapped: &Matrix, neighbors: usize, context: &Context<'_>) -> Result<Vec<f64>> {
     let found = fit.search(mapped, neighbors, context)?;
     Ok((0..found.len()).map(|row| found.squared(row).last().copied().unwrap_or(f64::INFINITY)).collect())

@@ -1,10 +1,11 @@
-//! Overlap between the points of a model and other points. The guarantee and every evaluation depend on it.
+//! Overlap between the points of a model and other points. A calibration point that took part in the fit ends the
+//! guarantee, and an evaluation on points of the model says little about new points.
 //!
 //! Two points are the same if all coordinates are equal after normalisation, or if no coordinate differs by more than
-//! rounding to float16 explains. In the second case at least sixteen coordinates must agree to 1/32 of their size. Some
-//! points of a model are kept as 64-bit hashes only; a point is the same as such a point if all coordinates are equal.
-//! An equal point from another row of the same data set is a copy. An equal point from another data set counts as the
-//! point itself, since rows cannot be compared.
+//! rounding to float16 explains. In the second case the allowed difference must be at most 1/32 of the coordinate in at
+//! least sixteen coordinates. Some points of a model are kept as 64-bit hashes only; a point is the same as such a
+//! point if all coordinates are equal. An equal point from another row of the same data set is a copy. An equal point
+//! from another data set counts as the point itself, since row numbers of two data sets cannot be compared.
 
 use std::collections::HashMap;
 
@@ -16,7 +17,7 @@ use crate::numeric::counts_of;
 use crate::numeric::matrix::Matrix;
 use crate::numeric::random::bits_of;
 
-/// The numbers of calibration points that took part in the fit or are copies of points of the fit.
+/// The numbers of calibration points that took part in the fit, or are copies of points that did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Overlap {
     /// The number of calibration points that are themselves fit or validation points.
@@ -25,33 +26,33 @@ pub(crate) struct Overlap {
     pub(super) copies: usize,
 }
 
-/// A table that finds the points with given coordinates, rounding to float16 aside.
+/// A table that finds points by their coordinates, which may differ by rounding to float16.
 pub(super) struct PointLookup<'a> {
     points: &'a Matrix,
-    /// The rows of all points with the same coordinates. The bits of the coordinates are the key.
+    /// The rows of all points that have equal coordinates. The key is the bits of these coordinates.
     places: HashMap<&'a [u32], Vec<usize>>,
     /// The coordinate with the largest variance.
     axis: usize,
-    /// The rows, sorted by the coordinate `axis`.
+    /// The rows of all points, sorted by the coordinate `axis`.
     order: Vec<usize>,
-    /// The absolute value of the constant that normalisation subtracts from each scaled coordinate. Points are rounded
-    /// to float16 before the subtraction, so rounding errors grow with it.
+    /// For each coordinate, the absolute value of the constant that normalisation subtracts after scaling. Points are
+    /// rounded to float16 before the subtraction, so rounding errors grow with this constant.
     shift: Vec<f32>,
 }
 
-/// The allowed relative error of a coordinate: the largest error of rounding to float16, once for the coordinate itself
-/// and once for the length of the vector.
+/// The allowed difference of two coordinates, as a share of the larger of them. It is twice the largest error of
+/// rounding to float16: once for the coordinate itself and once for the length of the vector.
 const ROUNDING: f32 = 1.0 / 1024.0;
-/// A further allowed error, as a share of the point's largest coordinate. It covers coordinates so small that float16
-/// holds them with fewer digits.
+/// A further allowed difference of two coordinates, as a share of the point's largest coordinate. It covers coordinates
+/// so small that float16 holds them with fewer digits.
 const TINY: f32 = 1.0 / (1 << 20) as f32;
-/// The fewest coordinates that must agree for two points to be the same.
+/// The smallest number of coordinates that must agree if two points are to be the same.
 const MIN_AGREEING: usize = 16;
-/// A coordinate counts as agreeing only if its allowed error is at most this share of it.
+/// Two coordinates count as agreeing only if their allowed difference is at most this share of the larger of them.
 const AGREEMENT: f32 = 1.0 / 32.0;
 
 impl<'a> PointLookup<'a> {
-    /// Prepares the table of `points`, which `normalizer` has normalised.
+    /// Creates the table of `points`, which `normalizer` has normalised.
     pub(super) fn new(points: &'a Matrix, normalizer: &Normalizer) -> Self {
         let mut places: HashMap<&[u32], Vec<usize>> = HashMap::new();
         for row in 0..points.rows() {
@@ -73,7 +74,8 @@ impl<'a> PointLookup<'a> {
         self.points.rows()
     }
 
-    /// Returns the rows of the table's points that equal row `row` of `points`, rounding to float16 aside.
+    /// Returns the rows in this table of the points that are the same as row `row` of `points`, rounding to float16
+    /// aside.
     pub(super) fn places(&self, points: &Matrix, row: usize) -> Vec<usize> {
         if let Some(places) = self.places.get(bits(points, row)) {
             return places.clone();
@@ -91,8 +93,8 @@ impl<'a> PointLookup<'a> {
         near.copied().filter(|&other| self.is_rounded(self.points.row(other), point, tiny)).collect()
     }
 
-    /// Returns whether no coordinate of two points differs by more than rounding to float16 explains, and enough
-    /// coordinates agree. `tiny` is a further allowed error of every coordinate.
+    /// Returns whether two points differ in no coordinate by more than rounding to float16 explains, and enough
+    /// coordinates agree. `tiny` is a further allowed difference of every coordinate.
     fn is_rounded(&self, one: &[f32], other: &[f32], tiny: f32) -> bool {
         let mut agreeing = 0;
         for ((&a, &b), &shift) in one.iter().zip(other).zip(&self.shift) {
@@ -122,7 +124,7 @@ fn widest(points: &Matrix) -> usize {
     widest.map_or(0, |(place, _)| place)
 }
 
-/// Returns the bits of a point's coordinates.
+/// Returns the bits of the coordinates of the point at `row`.
 fn bits(matrix: &Matrix, row: usize) -> &[u32] {
     bytemuck::cast_slice(matrix.row(row))
 }
@@ -132,7 +134,7 @@ pub(super) fn hashes(points: &Matrix) -> Vec<u64> {
     (0..points.rows()).map(|row| bits_of(bits(points, row).iter().map(|&bits| u64::from(bits)))).collect()
 }
 
-/// A part of a model's points.
+/// A part of a model's points: those of the fit, or those of the calibration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub enum ModelPart {
     /// A fit point or a validation point.
@@ -144,8 +146,8 @@ pub enum ModelPart {
 }
 
 impl Overlap {
-    /// Counts the points of `data` that took part in the fit or are copies of its points. `points` holds the points of
-    /// `data`, normalised.
+    /// Counts the calibration points `data` that took part in the fit, or are copies of points that did. `points` holds
+    /// their normalised coordinates.
     pub(super) fn new(fitted: &Fitted, points: &Matrix, data: &Dataset) -> Self {
         let fit = PointLookup::new(&fitted.rfm.train, &fitted.normalizer);
         let rows = fitted.names.rows.as_deref().unwrap_or_default();
@@ -175,9 +177,10 @@ impl Overlap {
     }
 }
 
-/// Counts of calibration points, from which the share of new labels is estimated. Each calibration point is left out in
-/// turn. It counts if neither the fit points nor the other calibration points have its label. A new point relates to
-/// the calibration points as a left-out point does to the others.
+/// Counts of calibration points, from which the share of new labels is estimated.
+///
+/// Each calibration point is left out in turn, and plays the part of a new point. Its label is new if neither the fit
+/// points nor the other calibration points have it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct NewLabelShare {
     points: usize,
@@ -188,8 +191,8 @@ pub(crate) struct NewLabelShare {
 }
 
 impl NewLabelShare {
-    /// Counts calibration points with the given `labels`, which are below `classes`. `fitted` holds the labels of the
-    /// fit points, which are not new.
+    /// Counts calibration points by their `labels`, which are below `classes`. `fitted` holds the labels of the fit
+    /// points, which are not new.
     pub(crate) fn new(labels: &[u32], fitted: &[u32], classes: usize) -> Self {
         let mut counts = counts_of(labels, classes);
         for &label in fitted {
@@ -199,18 +202,18 @@ impl NewLabelShare {
         Self { points: labels.len(), single: with(1), paired: with(2) }
     }
 
-    /// Returns whether the counts are possible for the number of points.
+    /// Returns whether the counts are possible, as they may not be in a damaged file.
     pub(crate) fn is_valid(&self) -> bool {
         self.single.checked_add(self.paired).is_some_and(|counted| counted <= self.points)
     }
 
-    /// Returns the estimated share of new points that carry a new label.
+    /// Returns the estimated share of new points whose label no fit point and no calibration point has.
     pub(crate) fn share(&self) -> f64 {
         self.single as f64 / self.points.max(1) as f64
     }
 
-    /// Returns the standard error of the estimated share. Pairs add to it, since points with the same label are not
-    /// independent.
+    /// Returns the standard error of the estimated share. Two points with one label are not independent, which
+    /// increases the error.
     pub(crate) fn standard_error(&self) -> f64 {
         let n = self.points.max(1) as f64;
         let variance = (self.single + self.paired) as f64 - (self.single as f64).powi(2) / n;
@@ -218,8 +221,8 @@ impl NewLabelShare {
     }
 }
 
-/// Estimates the share of new points whose label is not among `labels`, and its standard error. Labels are below
-/// `classes`. The estimate is the share of labels that occur once.
+/// Returns the estimated share of new points whose label is not among `labels`, and the standard error of this
+/// estimate. Labels are below `classes`. The estimate is the share of points whose label no other point has.
 pub fn new_label_share(labels: &[u32], classes: usize) -> (f64, f64) {
     let counts = NewLabelShare::new(labels, &[], classes);
     (counts.share(), counts.standard_error())
@@ -243,7 +246,8 @@ mod tests {
         Matrix::new(halved, points.rows(), points.cols()).unwrap()
     }
 
-    /// Returns for each row of `others` the rows of `points` that equal it, after both are normalised.
+    /// For tests: returns, for each row of `others`, the rows of `points` that are the same point. Both are normalised
+    /// in the way `how`.
     fn places(points: &Matrix, others: &Matrix, how: Normalize) -> Vec<Vec<usize>> {
         let normalizer = Normalizer::fit(how, points);
         let (mut points, mut others) = (points.clone(), others.clone());
@@ -289,7 +293,7 @@ mod tests {
         assert_eq!(NewLabelShare::new(&[], &[1], 2).share(), 0.0);
     }
 
-    /// New draws from the same law carry a new label as often as estimated.
+    /// Tests that new draws from a law of labels carry a new label as often as estimated.
     #[test]
     fn estimates_the_share_of_new_labels() {
         let mut random = crate::numeric::random::Random::new(5, 1);

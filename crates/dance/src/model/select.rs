@@ -9,13 +9,13 @@
 //! ```
 //!
 //! over all points j of the pool. The uncertainty `u_j` sums the excess of a label's p-value above 0.05 over all labels
-//! except the best one. It equals the number of further labels in the prediction set of j, integrated over the error
-//! levels from 0.05 on. The similarity `k(j, s)` falls from 1 with the distance of j and s in the learned metric. So F
-//! prefers points with large sets (u), with many near points (the sum) and unlike the points chosen already (the
-//! maximum). F is submodular. The greedy choice reaches at least 1 - 1/e of the maximum.
+//! except the best one. This sum is the number of further labels in the prediction set of j, integrated over the error
+//! levels from 0.05 on. The similarity `k(j, s)` is 1 at distance 0 and falls with the distance of j and s in the
+//! learned metric. So F prefers points with large sets (u), with many near points (the sum), and unlike the points
+//! chosen already (the maximum). F is submodular, so the greedy choice reaches at least 1 - 1/e of the maximum.
 //!
-//! Cost, for n points with d dimensions: the scores of every point, its neighbors in the pool (n²d), and a heap of
-//! candidates in which only the gain at the top is recomputed.
+//! The cost, for n points with d dimensions, is the scores of every point, its neighbors in the pool (n²d), and a heap
+//! of candidates. A candidate's gain, the increase of F by choosing it, is recomputed only at the top of the heap.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -29,21 +29,25 @@ use crate::neighbors::{Index, Neighbors};
 use crate::numeric::matrix::Matrix;
 use crate::numeric::random::Random;
 
-/// The number of nearest neighbors that a picked point can cover.
+/// The number of nearest neighbors that are searched for each point. Of two points, one covers the other only if one is
+/// among these neighbors of the other.
 const NEIGHBORS: usize = 30;
-/// The rank k of a neighbor: at the median distance of k-th neighbors, the similarity of two points is one half.
+/// The rank of the neighbor that sets the scale of similarity. At the median distance of neighbors of this rank, the
+/// similarity of two points is one half.
 const HALF_WAY: usize = 10;
-/// The smallest error level that counts: labels with smaller p-values add nothing to the uncertainty.
+/// The smallest error level that counts. Labels with smaller p-values add nothing to the [uncertainty](self) of a
+/// point.
 const LEVEL: f64 = 0.05;
-/// The uncertainty of a point whose prediction sets hold one label.
+/// The uncertainty of a point whose prediction sets hold one label at every error level. It is added to the uncertainty
+/// of every point.
 const LEAST_UNCERTAINTY: f64 = 1e-3;
-/// The tag of the random stream that draws points.
+/// The number that keeps the random draw of points apart from draws for other purposes under one seed.
 const PURPOSE: u64 = 0x5e1e_c7ed;
 
-/// The numbers of points to select.
+/// The numbers of points to select for labelling.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SelectOptions {
-    /// The number of points to pick.
+    /// The number of points to pick by the uncertainty that they cover.
     pub picked: usize,
     /// The number of points to draw at random.
     pub random: usize,
@@ -51,20 +55,20 @@ pub struct SelectOptions {
     pub seed: u64,
 }
 
-/// The rows of the points to label.
+/// The rows in the pool of the points to label.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Selection {
     /// The rows of the picked points, best first.
     pub picked: Vec<usize>,
     /// The rows of the random points, in the order of the draw.
     pub random: Vec<usize>,
-    /// The number of points of the pool that the model holds already; such points are not selected.
+    /// The number of points of the pool that the model holds already. Such points are not selected.
     pub seen: usize,
 }
 
 impl Dance {
-    /// Selects points of `pool` that should be labelled next. Points are embeddings as the encoder returns them.
-    /// Returns an error if the pool has too few points that the model does not hold.
+    /// Selects points of `pool` that should be labelled next. Points are embeddings as the encoder returns them. Points
+    /// that the model holds already are not selected; if too few points are left, that is an error.
     pub fn select(
         &self,
         device: &dyn Device,
@@ -114,8 +118,8 @@ impl Dance {
     }
 }
 
-/// Returns, for each point, the points that it covers, itself first, with their similarity `2^-(d/h)²` at distance d.
-/// The unit h is the median distance to the neighbor of rank [`HALF_WAY`].
+/// Returns, for each point, the points that it covers with their similarities, itself first. At distance d the
+/// similarity is `2^-(d/h)²`, where h is the median distance to the neighbor of rank [`HALF_WAY`].
 fn similarities(near: &Neighbors) -> Vec<Vec<(u32, f64)>> {
     let far = |row: usize| near.squared(row).iter().take(HALF_WAY).next_back().copied();
     let unit = median((0..near.len()).filter_map(far).collect()).unwrap_or(0.0).max(f64::MIN_POSITIVE);
@@ -134,19 +138,20 @@ fn similarities(near: &Neighbors) -> Vec<Vec<(u32, f64)>> {
     lists
 }
 
-/// Returns the median, or the upper of the two middle values of an even number of values; `None` without values.
+/// Returns the median of `values`; of an even number of values, the upper of the two middle ones. `None` without
+/// values.
 pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_unstable_by(f64::total_cmp);
     values.get(values.len() / 2).copied()
 }
 
-/// A candidate point, with its gain when it was last computed: the increase of the covered uncertainty F if it is
-/// chosen.
+/// A point that may be chosen, with its gain: the increase of the covered uncertainty [F](self) by choosing it.
 #[derive(PartialEq)]
 struct Gain {
     worth: f64,
     row: usize,
-    /// The number of points chosen before the gain was computed.
+    /// The number of points that had been chosen when the gain was computed. If more are chosen now, the gain is out of
+    /// date.
     chosen: usize,
 }
 
@@ -164,8 +169,9 @@ impl PartialOrd for Gain {
     }
 }
 
-/// Chooses `count` points whose flag in `free` is set, one after the other. Each choice increases the covered
-/// uncertainty F most. `similar` holds the points that each point covers, with their similarity.
+/// Chooses `count` points whose flag in `free` is true, one after the other. Each choice is the point that increases
+/// the covered uncertainty [F](self) most. `similar` holds, for each point, the points that it covers with their
+/// similarities.
 fn cover(uncertainties: &[f64], similar: &[Vec<(u32, f64)>], free: &[bool], count: usize) -> Vec<usize> {
     let mut covered = vec![0.0f64; uncertainties.len()];
     let gain = |row: usize, covered: &[f64]| {
@@ -195,7 +201,7 @@ fn cover(uncertainties: &[f64], similar: &[Vec<(u32, f64)>], free: &[bool], coun
 mod tests {
     use super::*;
 
-    /// Chooses like `cover`, but computes F anew for every point.
+    /// For tests: chooses points like [`cover`], but computes F anew for every candidate.
     fn slowly(unsure: &[f64], alike: &[Vec<(u32, f64)>], free: &[bool], count: usize) -> Vec<usize> {
         let value = |chosen: &[usize]| {
             let best = |point: usize| {
@@ -241,8 +247,8 @@ mod tests {
         assert_eq!(cover(&unsure, &alike, &free, 1000).len(), free.iter().filter(|&&free| free).count());
     }
 
-    /// Two crowds and a single point of equal uncertainty: one point of each crowd first, the larger crowd before the
-    /// smaller.
+    /// Tests two crowds of equal points and a single point, all of equal uncertainty. One point of each crowd is chosen
+    /// first, that of the larger crowd before that of the smaller.
     #[test]
     fn crowds_come_first_and_copies_last() {
         let crowd = |rows: std::ops::Range<u32>| rows.map(|id| (id, 1.0)).collect::<Vec<_>>();

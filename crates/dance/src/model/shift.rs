@@ -1,12 +1,13 @@
-//! Calibration under distribution shift: calibration points are sampled in proportion to importance weights.
+//! Calibration under distribution shift: of the calibration points, a sample is kept in proportion to importance
+//! weights.
 //!
-//! **Covariate shift**: weights are likelihood ratios of new to old points, up to a factor. Rejection sampling (von
-//! Neumann) keeps point i of weight `w_i` with probability `w_i / w_max`, where `w_max` is the largest weight. The
-//! sampled points are a draw from the law of new points, so the guarantee of every calibration holds for new points.
-//! On average the share `Σw / (n·w_max)` of n points is kept, while weighted quantiles would use all points. In
-//! return full calibration remains valid, and the weights of new points need not be known. The point with the largest
-//! weight is dropped, because it sets the scale: given `w_max`, the other points are draws from the points that weigh
-//! no more. The guarantee does not cover new points that weigh more.
+//! **Covariate shift**: weights are likelihood ratios of new to old points, up to a common factor. Rejection sampling
+//! (von Neumann) keeps point i of weight `w_i` with probability `w_i / w_max`, where `w_max` is the largest weight. The
+//! kept points are a draw from the law of new points, so the guarantee of every calibration holds for new points. On
+//! average the share `Σw / (n·w_max)` of n points is kept, while weighted quantiles would use all points. In return
+//! full calibration remains valid, and the weights of new points need not be known. The point with the largest weight
+//! is dropped, because its weight sets the scale. Given `w_max`, the other points are draws from the points with at
+//! most this weight. The guarantee does not cover new points with a larger weight.
 //!
 //! **Label shift**: the proportions of classes change, and the law of the points of each class does not. The new
 //! proportions maximise the likelihood of points without labels under the kernel machine's posteriors, with a weak
@@ -20,14 +21,14 @@ use crate::error::{Error, Result};
 use crate::numeric::matrix::{Matrix, Rows};
 use crate::numeric::random::Random;
 
-/// The number of EM steps.
+/// The number of EM (expectation maximization) steps that estimate class proportions.
 const STEPS: usize = 200;
-/// The tag of the random stream that decides which points are kept.
+/// The number that keeps the random choice of kept points apart from draws for other purposes under one seed.
 const PURPOSE: u64 = 0x7417;
 
-/// Samples points in proportion to their `weights` and returns their indices, ascending. The point with the largest
-/// weight is never returned, because its weight sets the scale of the probabilities. Returns an error for a negative
-/// weight.
+/// Keeps points with probabilities in proportion to their `weights`, and returns the indices of kept points, ascending.
+/// The point with the largest weight is never returned, because its weight sets the scale of the probabilities. A
+/// negative weight is an error.
 pub fn rejection_sample(weights: &[f64], seed: u64) -> Result<Vec<usize>> {
     if let Some(row) = weights.iter().position(|weight| !weight.is_finite() || *weight < 0.0) {
         return Err(Error::Data(format!("the weight at row {row} is {}; weights are numbers from 0 on", weights[row])));
@@ -51,8 +52,8 @@ fn keep(weights: &[f64], most: f64, seed: u64) -> Vec<usize> {
 }
 
 impl Dance {
-    /// Samples points of `data` so that their classes have the estimated proportions of the points `unlabeled`, and
-    /// returns their indices. `unlabeled` are given as they come from the encoder.
+    /// Samples points of `data`, and returns their indices. In the sample, classes have the proportions that are
+    /// estimated for the points `unlabeled`. These points are embeddings as the encoder returns them.
     pub fn label_shift<'q>(
         &self,
         data: &Dataset,
@@ -82,7 +83,8 @@ impl Dance {
     }
 }
 
-/// Estimates the proportions of classes among points from their posteriors, which assume the proportions `before`.
+/// Estimates the proportions of classes among points from class probabilities of these points. The probabilities were
+/// computed as if classes had the proportions `before`.
 fn proportions(posteriors: &Matrix, before: &[f64]) -> Vec<f64> {
     let (points, classes) = (posteriors.rows(), before.len());
     let mut now = before.to_vec();
@@ -109,7 +111,7 @@ fn proportions(posteriors: &Matrix, before: &[f64]) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    /// Two classes on a line with the true posterior: the estimate is near the proportions of the draw.
+    /// Tests two classes on a line with their true posterior: the estimated proportions are near those of the draw.
     #[test]
     fn proportions_are_found_from_posteriors_alone() {
         let mut random = Random::new(4, 9);
@@ -125,7 +127,7 @@ mod tests {
         assert!((now[1] - share).abs() < 0.03, "{now:?}");
     }
 
-    /// Uniform numbers x, kept with weight x, have the density 2x and the mean 2/3.
+    /// Tests that uniform numbers x, each kept with weight x, have the density 2x and the mean 2/3.
     #[test]
     fn kept_points_have_the_law_of_the_weights() {
         let mut random = Random::new(1, 9);

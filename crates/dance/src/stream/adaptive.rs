@@ -1,15 +1,17 @@
 //! Adaptive conformal inference (Gibbs and Candès, 2021): an error level α that is updated with every label.
 //!
-//! After every label, `α ← α + γ·(target - missed)` with the step size γ, where `missed` is 1 if the set did not
-//! contain the label, else 0. So a miss makes the next sets larger, and a hit makes them slightly smaller. A set holds
-//! every label for α ≤ 0 and none for α ≥ 1, so α stays bounded: with at most D points waiting for their labels, it
-//! leaves \[0, 1\] by at most γ(D+1). Hence after T labels, for any points in any order,
+//! After every label, `α ← α + γ·(target - missed)`. Here γ is the step size, and `target` is the wanted share of
+//! misses. `missed` is 1 if the set did not contain the label, and else 0. So a miss makes the next sets larger, and a
+//! hit makes them slightly smaller. A set holds every label for α ≤ 0 and none for α ≥ 1, so α stays bounded. With at
+//! most D points waiting for their labels, α leaves \[0, 1\] by at most γ(D+1). Hence after T labels, for any points in
+//! any order,
 //!
 //! ```text
 //! |misses/T - target| ≤ (1 + γ(D+1)) / (γT)
 //! ```
 //!
-//! This needs no exchangeability and no assumption on the model. It holds on average over time, not for a single point.
+//! This bound needs no exchangeability and no assumption on the model. It holds on average over time, not for a single
+//! point.
 //!
 //! ```
 //! use dance::stream::Adaptive;
@@ -21,7 +23,7 @@
 
 use crate::error::{Error, Result};
 
-/// An adaptive error level α, which follows from the numbers of labels and misses so far.
+/// An adaptive error level α, computed from the number of labels so far and the number of misses among them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Adaptive {
     target: f64,
@@ -31,7 +33,8 @@ pub struct Adaptive {
 }
 
 impl Adaptive {
-    /// Starts at the error level `target`, with the step size `rate` (γ). Both are between 0 and 1, exclusive.
+    /// Starts at the error level `target`, which is also the wanted share of misses. `rate` is the step size γ. Each is
+    /// above 0 and below 1.
     pub fn new(target: f64, rate: f64) -> Result<Self> {
         for (name, value) in [("alpha", target), ("rate of adapting", rate)] {
             if !(value > 0.0 && value < 1.0) {
@@ -47,7 +50,8 @@ impl Adaptive {
         self.target + self.rate * (self.labels as f64 * self.target - self.misses as f64)
     }
 
-    /// Continues from the number of labels so far and the number of misses among them.
+    /// Continues an earlier run, which had this number of `labels` and of `misses` among them. More misses than labels
+    /// are an error.
     pub fn resume(mut self, labels: usize, misses: usize) -> Result<Self> {
         if misses > labels {
             return Err(Error::Data(format!("{misses} of {labels} labels cannot have been missed")));
@@ -67,8 +71,8 @@ impl Adaptive {
         (self.labels, self.misses)
     }
 
-    /// Returns an upper bound on `|misses/T - target|` after T labels. At most `waiting` points may have waited for
-    /// their labels at any time.
+    /// Returns an upper bound on `|misses/T - target|` after the T labels so far. It assumes that at most `waiting`
+    /// points waited for their labels at any time.
     pub fn bound(&self, waiting: usize) -> f64 {
         (1.0 + self.rate * (waiting + 1) as f64) / (self.rate * self.labels.max(1) as f64)
     }
@@ -79,8 +83,8 @@ mod tests {
     use super::*;
     use crate::numeric::random::Random;
 
-    /// The bound holds for arbitrary p-values of true labels, with and without delayed labels. A fixed level is far off
-    /// for them.
+    /// Tests that the bound holds for arbitrary p-values of true labels, with and without delayed labels. A fixed level
+    /// misses the target by far on these p-values.
     #[test]
     fn the_share_of_misses_approaches_the_target() {
         let mut random = Random::new(2, 3);
@@ -109,7 +113,7 @@ mod tests {
         }
     }
 
-    /// The level agrees with the update rule at every step, and after a resume.
+    /// Tests that the level agrees with the update rule at every step, and after a resume.
     #[test]
     fn the_level_is_the_sum_of_its_steps() {
         let mut random = Random::new(4, 3);

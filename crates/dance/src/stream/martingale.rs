@@ -2,19 +2,19 @@
 //! probability of a false alarm is bounded over a stream of any length.
 //!
 //! Every point has a score that does not depend on the calibration points or the stream. The p-value of a point is its
-//! smoothed rank among the n calibration points and the t points of the stream up to itself:
-//! `p = (#{larger scores} + τ·#{equal scores}) / (n+t)`. Here τ is uniform between 0 and 1, and the point's own score
-//! counts as equal. If all points are exchangeable, these p-values are independent and uniform. Then the capital of a
-//! gambler who bets against uniform p-values is a martingale. It starts at 1 and ever reaches 1/δ with probability at
-//! most δ (Ville's inequality).
+//! smoothed rank among n calibration points and the t points of the stream so far, the point itself included:
+//! `p = (#{larger scores} + τ·#{equal scores}) / (n+t)`.
+//! Here τ is uniform between 0 and 1, and the point's own score counts as equal. If all points are exchangeable, these
+//! p-values are independent and uniform. Then the capital of a gambler who bets against uniform p-values is a
+//! martingale. The capital starts at 1 and ever reaches 1/δ with probability at most δ (Ville's inequality).
 //!
-//! A bet multiplies its capital by `κ·p^(κ-1)` or by `κ·(1-p)^(κ-1)`, for several exponents κ. The first kind gains if
-//! scores grow, the second if they fall. The time of a change is unknown, so the initial capital is released slowly:
-//! after t points `1/ln(e+t)` of it is still in reserve. So the delay in detecting a change after t points grows with
-//! ln t, not with t.
+//! A bet multiplies its capital by `κ·p^(κ-1)` or by `κ·(1-p)^(κ-1)`; there is one bet of each kind for several
+//! exponents κ. The first kind wins if scores grow, the second if they fall. The time of a change is unknown, so the
+//! initial capital is released slowly: after t points `1/ln(e+t)` of it is still in reserve. So the delay in detecting
+//! a change after t points grows with ln t, not with t.
 //!
-//! Cost: a bisection per point, and moving the larger scores in memory by one entry. Memory: 8 bytes per point of the
-//! stream.
+//! Each point costs a bisection, and moving the larger scores in memory by one entry. Each point of the stream takes 8
+//! bytes of memory.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,16 +22,18 @@ use crate::error::{Error, Result};
 use crate::numeric::random;
 use crate::scores::calibration::CalibrationScores;
 
-/// The exponents κ of the bets `κ·p^(κ-1)` on a p-value p, and of the same bets on 1-p.
+/// The exponents κ of the bets `κ·p^(κ-1)` on small p-values p. The bets on large p-values have these exponents too,
+/// with 1-p in place of p.
 const POWERS: [f64; 4] = [0.1, 0.3, 0.5, 0.8];
-/// The tag of the random stream that breaks ties.
+/// The number that keeps the random draws τ, which break ties, apart from draws for other purposes under one seed.
 const TIE_PURPOSE: u64 = 0x7e57;
-/// The upper limit of a bet's capital, which prevents overflow.
+/// The upper limit of the capital, which prevents overflow.
 const MOST: f64 = 1e100;
 /// The smallest p-value in a bet. Smaller p-values are raised to it, so that a bet on p = 0 wins a finite amount.
 const LEAST_P: f64 = 1e-9;
 
-/// A test martingale: the capital of bets against uniform p-values.
+/// A test martingale: the capital of bets against the hypothesis that p-values are uniform. The [module](self) has the
+/// formulas.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Martingale {
     /// The scores of the calibration points and of the stream's points so far, ascending.
@@ -40,27 +42,28 @@ pub(crate) struct Martingale {
     state: Bets,
 }
 
-/// The state of a test martingale. With the scores of the calibration points it is enough to continue.
+/// The state of a test martingale. A program that stops can continue from this state and the scores of the calibration
+/// points.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Bets {
     /// The scores of the stream's points, in order of arrival.
     scores: Vec<f64>,
-    /// The capital of every bet.
+    /// The capital of every bet: first of the bets on small p-values, then of those on large ones.
     capital: Vec<f64>,
     /// The largest total capital so far.
     largest: f64,
 }
 
 impl Martingale {
-    /// Starts with capital 1. `calibration` holds the scores of the calibration points; they may be +∞ but not NaN.
+    /// Starts with capital 1. `calibration` holds the scores of the calibration points, which may be +∞ but not NaN.
     pub(crate) fn new(calibration: Vec<f64>, seed: u64) -> Result<Self> {
         let pool = CalibrationScores::new(calibration)?.sorted().to_vec();
         let state = Bets { scores: Vec::new(), capital: vec![0.0; 2 * POWERS.len()], largest: 1.0 };
         Ok(Self { pool, seed, state })
     }
 
-    /// Continues from an earlier state, or returns an error if no martingale can have written it.
+    /// Continues from an earlier `state`. Returns an error if no martingale can have had this state.
     pub(crate) fn resume(mut self, state: Bets) -> Result<Self> {
         let valid = state.capital.len() == 2 * POWERS.len()
             && state.capital.iter().all(|capital| (0.0..=MOST).contains(capital))
@@ -87,17 +90,18 @@ impl Martingale {
         self.state.scores.len()
     }
 
-    /// Returns the current capital: the sum over the bets, and the part that is still in reserve.
+    /// Returns the current capital: the sum of the capital of all bets and of the reserve that no bet has received yet.
     pub(crate) fn capital(&self) -> f64 {
         (reserve(self.points()) + self.state.capital.iter().sum::<f64>()).min(MOST)
     }
 
-    /// Returns the largest capital so far. If it is at least 1/δ, exchangeability is rejected at level δ.
+    /// Returns the largest capital so far. If it is at least 1/δ, for a chosen level δ, the test rejects
+    /// exchangeability at this level.
     pub(crate) fn largest(&self) -> f64 {
         self.state.largest
     }
 
-    /// Bets against the p-value of the next point, which has this score, and returns the p-value. A score that is not
+    /// Computes the p-value of the next point from its `score`, bets against it, and returns it. A score that is not
     /// finite counts as the largest one.
     pub(crate) fn bet(&mut self, score: f64) -> f64 {
         let score = if score.is_finite() { score } else { f64::MAX }; // JSON has no infinity
@@ -120,12 +124,12 @@ impl Martingale {
     }
 }
 
-/// Returns the factor `κ·p^(κ-1)` by which a bet with exponent κ multiplies its capital.
+/// Returns the factor `κ·p^(κ-1)` by which a bet on the p-value p multiplies its capital; κ is `power`.
 fn factor(p: f64, power: f64) -> f64 {
     power * p.max(LEAST_P).powf(power - 1.0)
 }
 
-/// Returns the part of the initial capital that is still in reserve after `t` points.
+/// Returns the share of the initial capital that no bet has received yet after `t` points.
 fn reserve(t: usize) -> f64 {
     1.0 / (std::f64::consts::E + t as f64).ln()
 }
@@ -139,7 +143,8 @@ mod tests {
         (0..n).map(|_| random.normal() + shift).collect()
     }
 
-    /// Over 1,000 runs of 300 points each, capital reaches 1/δ in some runs, but in no larger share of them than δ.
+    /// Tests false alarms over 1,000 runs of 300 points each. The capital reaches 1/δ in some runs, and the share of
+    /// these runs exceeds δ by no more than chance explains.
     #[test]
     fn false_alarms_over_whole_runs_are_no_more_than_delta() {
         let runs = 1000;
@@ -162,7 +167,8 @@ mod tests {
         }
     }
 
-    /// The mean factor over a uniform p is `∫κ·max(p,ε)^(κ-1) dp = 1 - (1-κ)·ε^κ`, below 1 because of ε alone.
+    /// Tests that the mean factor over a uniform p is `∫κ·max(p,ε)^(κ-1) dp = 1 - (1-κ)·ε^κ`, where ε is [`LEAST_P`].
+    /// It is below 1 only because of ε.
     #[test]
     fn bets_have_a_mean_factor_of_at_most_one() {
         for power in POWERS {
@@ -176,7 +182,7 @@ mod tests {
         }
     }
 
-    /// Changes in either direction are found, early and late, and p-values agree with their definition.
+    /// Tests that changes in either direction are found, early and late, and that p-values agree with their definition.
     #[test]
     fn changes_are_found() {
         for (shift, before) in [(2.0, 0), (-2.0, 0), (2.0, 3000), (1.0, 500)] {

@@ -1,4 +1,5 @@
-//! Streams of new points: novelty p-values, test martingales for exchangeability, and adaptive error levels.
+//! Streams of new points: a test whether too many points are novel, test martingales for exchangeability, and adaptive
+//! error levels.
 
 mod adaptive;
 mod martingale;

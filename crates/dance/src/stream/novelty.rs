@@ -1,14 +1,14 @@
-//! Novelty of many points: whether more of them are novel than chance explains. The p-value of novelty is in
-//! [`scores`](crate::scores).
+//! A test whether more points of a stream are novel (unlike all calibration points) than chance explains. The module
+//! [`scores`](crate::scores) computes the p-value of novelty of each point.
 
 use crate::evaluation::coverage_at_most;
 
-/// The error level of the test for too many flagged points.
+/// The error level of the test in [`flagged_beyond_chance`].
 const BEYOND_CHANCE: f64 = 0.001;
 
-/// Tests at level 0.001 whether more points are flagged as novel than chance explains: `flagged` of `points` p-values
-/// are at most `level`. The p-values share their calibration points, whose number is `calibration`, so the number of
-/// flagged points is beta-binomial.
+/// Returns whether more points are flagged as novel than chance explains, by a test at level 0.001. `flagged` of all
+/// `points` have a novelty p-value of at most `level`. All p-values come from the same calibration points, whose number
+/// is `calibration`. So the number of flagged points has a beta-binomial distribution.
 ///
 /// ```
 /// use dance::stream::flagged_beyond_chance as beyond;

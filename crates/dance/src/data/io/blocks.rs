@@ -8,7 +8,7 @@ use super::{Format, open};
 use crate::data::{Kind, PointShape, Table};
 use crate::error::Result;
 
-/// A file of embeddings that is read block by block, in order.
+/// A file of embeddings, read block by block in the order of its rows.
 pub struct Blocks {
     rest: Rest,
     /// The label of rows to leave out; rows without a label are left out too. `None` keeps all rows.
@@ -22,18 +22,18 @@ pub struct Blocks {
 pub struct Block {
     /// The valid rows; `None` if there are none.
     pub table: Option<Table>,
-    /// The row in the file of every valid row.
+    /// The row number in the file of every valid row.
     pub rows: Vec<usize>,
-    /// The row in the file of every invalid row, with its problem.
+    /// The row number in the file of every invalid row, with a message about its problem.
     pub refused: Vec<(usize, String)>,
     /// The id of every invalid row, if rows have ids.
     pub refused_ids: Option<Vec<String>>,
-    /// The type of the ids.
+    /// The type of the ids in the file, such as text or integers.
     pub id_kind: Kind,
 }
 
 impl Block {
-    /// Divides a table, which holds the whole file, into valid and invalid rows.
+    /// Divides a table, which holds the whole file, into rows that are valid points of this `shape` and invalid rows.
     fn of(table: &Table, shape: PointShape) -> Self {
         let (points, id_kind) = (table.embeddings(), table.id_kind);
         let problem = |row: usize| shape.problem(points.row(row), points.cols());
@@ -51,7 +51,7 @@ impl Block {
     }
 }
 
-/// The part of the file that has not been returned.
+/// The rows of the file that have not been returned yet: a whole table, or the remaining blocks of a Parquet file.
 enum Rest {
     Whole(Option<Box<Table>>),
     #[cfg(feature = "parquet")]
@@ -84,11 +84,12 @@ impl Blocks {
         self.left_out
     }
 
-    /// Returns the next block of rows without their labels, divided into valid points of this `shape` and invalid rows;
-    /// `None` at the end.
+    /// Returns the next block of rows without their labels; `None` at the end. The block is divided into valid points
+    /// of this `shape` and invalid rows. Only a block of a Parquet file has about `rows` rows; any other file is one
+    /// block.
     ///
-    /// Rows of a Parquet file are checked here for every problem. Files of other formats are checked when they are
-    /// opened; a number that is not finite is an error then.
+    /// Rows of a Parquet file are checked here for every problem. Files of other formats were checked when they were
+    /// opened, where a number that is not finite is an error.
     #[cfg_attr(not(feature = "parquet"), allow(unused_variables))] // every other format is one block
     pub fn next_points(&mut self, rows: usize, shape: PointShape) -> Result<Option<Block>> {
         match &mut self.rest {

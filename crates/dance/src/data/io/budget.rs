@@ -17,7 +17,7 @@ const FACTOR: u64 = 256;
 /// The number of bytes of memory allowed in addition, for a file of any length.
 const ALWAYS: u64 = 32 << 20;
 
-/// The memory that a file may still take.
+/// The bytes of memory that the contents of a file may take: in total (`all`), and from now on (`left`).
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Budget {
     all: u64,
@@ -31,7 +31,7 @@ impl Budget {
         Self { all, left: all }
     }
 
-    /// Takes `bytes` from the budget; the error is a message for the user.
+    /// Takes `bytes` from the budget. If fewer are left, the error is a message for the user.
     pub(super) fn take(&mut self, bytes: u64) -> Result<(), String> {
         match self.left.checked_sub(bytes) {
             Some(left) => {
@@ -47,7 +47,7 @@ impl Budget {
     }
 }
 
-/// A reader that fails in a row longer than [`LONGEST_ROW`].
+/// A reader that returns an error in a row longer than [`LONGEST_ROW`].
 #[derive(Debug)]
 pub(super) struct RowLimit<R> {
     inner: R,
@@ -59,7 +59,7 @@ impl<R: Read> RowLimit<R> {
         Self { inner, left: LONGEST_ROW }
     }
 
-    /// Starts the next row.
+    /// Starts the next row: the limit counts bytes from here on.
     pub(super) fn next_row(&mut self) {
         self.left = LONGEST_ROW;
     }

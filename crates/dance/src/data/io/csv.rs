@@ -19,7 +19,7 @@ use crate::data::{Kind, Table};
 use crate::error::{Error, Result};
 use crate::numeric::matrix::Matrix;
 
-/// Reads a table of embeddings.
+/// Reads a table of embeddings from a text file whose fields are separated by `delimiter`.
 pub(super) fn read(path: &Path, mut file: File, delimiter: u8, options: &ReadOptions) -> Result<Table> {
     let ends = LineEnds::of(path, &mut file)?;
     let mut reader = build(file, delimiter);
@@ -63,8 +63,8 @@ pub(super) fn read(path: &Path, mut file: File, delimiter: u8, options: &ReadOpt
     Ok(Table { labels, ids, id_kind, picked, details, ..Table::new(path.display().to_string(), embeddings)? })
 }
 
-/// Reads a file of labels: the column of this name, or one label per line if the first line is a single field with
-/// another name.
+/// Reads a file of labels. If the first line has a field `column`, that column holds the labels. Otherwise the file has
+/// one label per line and no header.
 pub(super) fn read_labels(path: &Path, mut file: File, delimiter: u8, column: &str) -> Result<labels::FileLabels> {
     let ends = LineEnds::of(path, &mut file)?;
     let mut reader = build(file, delimiter);
@@ -90,14 +90,14 @@ pub(super) fn read_labels(path: &Path, mut file: File, delimiter: u8, column: &s
     Ok(labels::from_text(found, lines))
 }
 
-/// Returns the number of the line at which a row starts, counted from 1. With line ends of two bytes (`\\r\\n`) the
-/// reader's position is one line behind, because it is noted before the second byte is skipped.
+/// Returns the number of the line at which a row starts, counted from 1. With line ends of two bytes (`\r\n`) the
+/// reader's position is one line behind, because the reader notes it before the second byte.
 fn line(position: Option<&Position>, ends: LineEnds) -> u64 {
     let behind = |position: &Position| ends == LineEnds::TwoBytes && position.record() > 0;
     position.map_or(1, |position| position.line() + u64::from(behind(position)))
 }
 
-/// The kind of line ends.
+/// The kind of line ends: one byte (`\n`) or two bytes (`\r\n`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum LineEnds {
     OneByte,
@@ -105,7 +105,7 @@ enum LineEnds {
 }
 
 impl LineEnds {
-    /// Returns the kind of the first line's end, and rewinds the file.
+    /// Returns the kind of the line end at the end of the first line, and rewinds the file.
     fn of(path: &Path, file: &mut File) -> Result<Self> {
         let mut begin = Vec::new();
         // A pipe cannot be rewound.
@@ -127,7 +127,7 @@ fn build(file: File, delimiter: u8) -> Reader<RowLimit<File>> {
         .from_reader(RowLimit::new(file))
 }
 
-/// Reads the next row; returns false at the end.
+/// Reads the next row into `record`; returns false at the end of the file.
 fn next(path: &Path, reader: &mut Reader<RowLimit<File>>, record: &mut StringRecord, ends: LineEnds) -> Result<bool> {
     reader.get_mut().next_row();
     let begins = line(Some(reader.position()), ends);
@@ -152,7 +152,7 @@ fn next(path: &Path, reader: &mut Reader<RowLimit<File>>, record: &mut StringRec
     })
 }
 
-/// Parses a number of an embedding; the error is a message.
+/// Parses one number of an embedding. The error is a message that the caller puts after the place of the field.
 fn number(field: &str) -> Result<f32, String> {
     match field.parse::<f32>() {
         Ok(number) if number.is_finite() => Ok(number),
@@ -171,7 +171,7 @@ struct CsvColumns<'a> {
     names: Vec<String>,
     label: Option<usize>,
     id: Option<usize>,
-    /// The index of the column of the points' provenance.
+    /// The index of the column `provenance`, which tells random points from picked ones.
     provenance: Option<usize>,
     /// The indices of the columns to ignore.
     others: Vec<usize>,

@@ -17,7 +17,7 @@ pub fn csv_safe(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns the text that [`csv_safe`] escaped.
+/// Returns the text of a cell without the apostrophe that [`csv_safe`] may have added.
 pub(super) fn unescape(cell: &str) -> &str {
     match cell.strip_prefix('\'') {
         Some(text) if is_formula(text.trim_start_matches('\'')) => text,

@@ -49,7 +49,7 @@ impl Format {
         })
     }
 
-    /// Returns the extension, which is also the format's name.
+    /// Returns the extension of files in this format, which is also the format's name.
     pub fn extension(self) -> &'static str {
         EXTENSIONS[self as usize]
     }

@@ -21,14 +21,14 @@ use crate::data::{Kind, RawLabels, Table};
 use crate::error::{Error, Result};
 use crate::numeric::matrix::Matrix;
 
-/// The number of bytes that a line may have per number of its embedding.
+/// The largest number of bytes that a line may have for each number of its embedding.
 const LONGEST_NUMBER: usize = 64;
-/// The number of bytes that a line may have for everything but the numbers of its embedding.
+/// The largest number of bytes that a line may have beside the numbers of its embedding.
 const LONGEST_REST: usize = 1 << 20;
 /// The largest number of dimensions of a point.
 const MOST: usize = 1 << 18;
 
-/// The keys of embedding, label and id in a line.
+/// The keys in a line under which its embedding, label and id are found.
 #[derive(Clone, Copy)]
 struct JsonKeys<'k> {
     embedding: &'k str,
@@ -46,12 +46,12 @@ impl<'k> JsonKeys<'k> {
     }
 }
 
-/// A point of a line of JSON.
+/// The point that one line of JSON describes.
 #[derive(Debug)]
 pub struct JsonPoint {
     /// The numbers of the embedding, up to the limit given to [`parse`](Self::parse).
     pub embedding: Vec<f32>,
-    /// The number of all numbers in the line's embedding.
+    /// The number of numbers in the line's embedding, including those beyond the limit.
     pub length: usize,
     /// The JSON text of the id; `None` without an id.
     pub id: Option<Box<RawValue>>,
@@ -61,7 +61,7 @@ pub struct JsonPoint {
 }
 
 impl JsonPoint {
-    /// Returns the largest number of bytes of a line with this number of dimensions.
+    /// Returns the largest number of bytes that a line may have whose embedding has this number of dimensions.
     pub fn longest_line(dimensions: usize) -> usize {
         LONGEST_REST + LONGEST_NUMBER * dimensions
     }
@@ -79,8 +79,8 @@ impl JsonPoint {
         }
     }
 
-    /// Parses a line, with the keys that `options` names, and keeps at most `most` numbers of its embedding. The error
-    /// is a message.
+    /// Parses a line with the keys that `options` names, and keeps at most the first `most` numbers of its embedding.
+    /// The error is a message for the user.
     pub fn parse(line: &[u8], options: &ReadOptions, most: usize) -> Result<Self, String> {
         let keys = JsonKeys::new(options);
         let mut deserializer = serde_json::Deserializer::from_slice(line.trim_ascii_end());
@@ -96,8 +96,8 @@ impl JsonPoint {
     }
 }
 
-/// Returns the parser's message with the position in the line. The parser's own position includes a line number, which
-/// is always 1.
+/// Returns the parser's message, with the position of the problem in the line. The parser's own position also has a
+/// line number, which is always 1 here.
 fn reason(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let problem = text.rsplit_once(" at line ").map_or(text.as_str(), |(problem, _)| problem);
@@ -129,7 +129,7 @@ pub(super) fn read(path: &Path, file: File, options: &ReadOptions) -> Result<Tab
     points.into_table(path, options)
 }
 
-/// The points of a file, as one list per field of a line.
+/// The points of a file, collected in one list for each field of a line.
 #[derive(Default)]
 struct PointLists {
     numbers: Vec<f32>,
@@ -146,7 +146,7 @@ struct PointLists {
 }
 
 impl PointLists {
-    /// Appends the point of a line. The error is a message.
+    /// Appends the point of the line with number `line`. The error is a message for the user.
     fn push(&mut self, point: JsonPoint, line: u32, options: &ReadOptions) -> Result<(), String> {
         let dimensions = *self.dimensions.get_or_insert(point.length);
         if point.length != dimensions || dimensions > MOST {
@@ -196,7 +196,7 @@ impl PointLists {
     }
 }
 
-/// The value of a label or an id.
+/// The value of a label or an id in a line of JSON.
 #[derive(Clone, Debug, PartialEq)]
 enum JsonScalar {
     Missing,
@@ -207,7 +207,7 @@ enum JsonScalar {
 }
 
 impl JsonScalar {
-    /// Parses a label. The error is a message.
+    /// Parses a label. The error is a message that the caller puts after the words "the label".
     fn of_label(raw: Option<&RawValue>) -> Result<Self, &'static str> {
         match raw.map_or(Self::Missing, Self::of) {
             Self::Text(_) if raw.is_some_and(|raw| raw.get().starts_with(['{', '['])) => {
@@ -217,7 +217,7 @@ impl JsonScalar {
         }
     }
 
-    /// Parses a value. Arrays, objects and integers beyond 64 bits keep their JSON text.
+    /// Parses a JSON value. Arrays, objects and integers beyond 64 bits stay JSON text.
     fn of(raw: &RawValue) -> Self {
         let text = raw.get();
         match text {
@@ -235,7 +235,7 @@ impl JsonScalar {
         }
     }
 
-    /// Returns the value as text, empty if it is missing.
+    /// Returns the value as text; the text is empty if the value is missing.
     fn name(self) -> String {
         match self {
             Self::Missing => String::new(),
@@ -247,7 +247,7 @@ impl JsonScalar {
     }
 }
 
-/// Converts the labels of all lines to a common type, or to text if they have no other type in common.
+/// Converts the labels of all lines to one type. They become text if no other type suits all of them.
 fn unify(labels: Vec<JsonScalar>) -> RawLabels {
     let present = || labels.iter().filter(|label| **label != JsonScalar::Missing);
     if present().all(|label| matches!(label, JsonScalar::Integer(_))) {

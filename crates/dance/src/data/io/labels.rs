@@ -1,4 +1,4 @@
-//! Files of labels, and labels written as text.
+//! Reading of files of labels, and the type of labels and ids that are written as text.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -12,13 +12,14 @@ use crate::error::{Error, Result};
 /// The labels of a file.
 pub(super) struct FileLabels {
     pub(super) values: RawLabels,
-    /// Rows without a label, if the type of `values` has no value for a missing label.
+    /// The rows without a label, if labels are integers. In other types, a value of `values` itself stands for a
+    /// missing label.
     pub(super) missing: Vec<usize>,
-    /// The line of every label, in a text file.
+    /// The line number of every label, if the file is a text file.
     pub(super) lines: Option<Vec<u32>>,
 }
 
-/// Reads a file of labels: `.npy`, `.txt`, `.csv` or `.tsv`.
+/// Reads a file of labels: `.npy`, `.txt`, `.csv` or `.tsv`. `column` names the labels in a `.csv` or `.tsv`.
 pub(super) fn read(path: &Path, column: &str) -> Result<FileLabels> {
     let extension = path.extension().unwrap_or_default().to_string_lossy().to_lowercase();
     let file = open(path, &extension)?;
@@ -55,8 +56,9 @@ fn read_lines(path: &Path, mut reader: impl BufRead) -> Result<FileLabels> {
     }
 }
 
-/// Converts labels written as text: to integers if every label is written as an integer is printed, otherwise to
-/// strings. `007` and `+1` may be codes, which an integer would not preserve. An empty text is a row without a label.
+/// Converts labels written as text. They become integers if every one is written as an integer is printed, and strings
+/// otherwise. For example, `007` and `+1` may be codes, which an integer would not preserve. An empty text is a row
+/// without a label. `lines` holds the line number of every label.
 pub(super) fn from_text(texts: Vec<String>, lines: Vec<u32>) -> FileLabels {
     let lines = Some(lines);
     let missing: Vec<usize> = (0..texts.len()).filter(|&row| texts[row].is_empty()).collect();
@@ -69,7 +71,8 @@ pub(super) fn from_text(texts: Vec<String>, lines: Vec<u32>) -> FileLabels {
     }
 }
 
-/// Returns the type of ids written as text: integers if every id is written as an integer is printed, otherwise text.
+/// Returns the type of ids written as text. They are integers if every one is written as an integer is printed, and
+/// text otherwise.
 pub(super) fn kind_of(texts: &[String]) -> Kind {
     if texts.iter().all(|text| integer(text).is_some()) { Kind::Integer } else { Kind::Text }
 }

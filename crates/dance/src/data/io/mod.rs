@@ -12,16 +12,17 @@
 //! [`ReadOptions`] sets other names of embeddings, labels and ids. A pipe is first copied to a temporary file.
 //!
 //! Embeddings may be 16-, 32- or 64-bit floats (bfloat16 in safetensors; integers of any width in `NumPy` files and
-//! safetensors). They are converted to `f32`, and a number beyond its range is refused as not finite. Labels are
-//! integers, booleans, whole floats or strings, and have the same type in every answer ([`Kind`]). In a text file
-//! labels (and likewise ids) are integers if every one is written as an integer is printed, and strings otherwise. So
-//! one `007` or `+1` makes all of them strings, since as integers they would equal `7` and `1`.
+//! safetensors). They are converted to `f32`. A number beyond the range of `f32` is refused as not finite. Labels are
+//! integers, booleans, whole numbers stored as floats, or strings. They have one type in the file and in every answer
+//! ([`Kind`]). In a text file labels (and likewise ids) are integers if every one is written as an integer is printed,
+//! and strings otherwise. So one `007` or `+1` makes all of them strings, since as integers they would equal `7` and
+//! `1`.
 //!
-//! A file is untrusted. Sizes that it claims are checked against its true size before anything is allocated, and
-//! pickled arrays are refused. An [`Error`] names the file, row and column of a problem. Rows count from 0; lines of a
-//! text file count from 1, as in editors.
+//! A file is untrusted. The reader checks sizes that the file claims against the true size of the file before it
+//! allocates anything. It refuses pickled arrays. An [`Error`] names the file, row and column of a problem. Rows count
+//! from 0; lines of a text file count from 1, as in editors.
 //!
-//! Reading takes one pass over the file and the memory of the result.
+//! Reading takes one pass over the file, and no more memory than the result.
 //!
 //! ```
 //! use dance::data::io::{self, ReadOptions};
@@ -79,8 +80,8 @@ pub struct ReadOptions {
     /// The file's format; `None` derives it from the extension.
     pub format: Option<Format>,
     /// A file with one label per row of the embeddings, in place of labels in the file of embeddings. It is a 1-d
-    /// `.npy` array, a `.txt` with one label per line, or a `.csv` or `.tsv`, either with the column `label_column` or
-    /// with one label per line and no header.
+    /// `.npy` array, a `.txt` with one label per line, or a `.csv` or `.tsv`. The last two have the column
+    /// `label_column`, or one label per line and no header.
     pub labels: Option<PathBuf>,
     /// The column, array or tensor of labels, which must exist. With `None`, labels are read from the column `label`
     /// (or the array or tensor `labels`) if it exists.
@@ -93,10 +94,10 @@ pub struct ReadOptions {
     pub embedding_column: Option<String>,
     /// Columns of a CSV file to ignore. All other columns but label and id are dimensions.
     pub other_columns: Vec<String>,
-    /// The label of rows to leave out; rows without a label are left out too, and every other label is a class. With
-    /// `None`, a row without a label is an error.
+    /// The label that marks rows to leave out. Rows without a label are then left out too, and every other label is a
+    /// class. With `None`, a row without a label is an error.
     pub unlabeled: Option<String>,
-    /// Ignores labels if true, so that problems with them are not errors.
+    /// If true, labels are ignored, so that problems with labels are not errors.
     pub without_labels: bool,
 }
 
@@ -110,14 +111,15 @@ const LABEL_HELP: &str = "Name one of these by the setting `label_column`";
 const ID_HELP: &str = "Name one of these by the setting `id_column`";
 
 impl ReadOptions {
-    /// Returns the name of the labels in the file of embeddings, which is `usual` unless the user names another, and
-    /// true if they must exist; `None` if labels are ignored or have their own file.
+    /// Returns the name of the labels in the file of embeddings, and true if labels must exist under this name. The
+    /// name is `usual` unless the user has set another. Returns `None` if labels are ignored or have their own file.
     fn label_in_file<'a>(&'a self, usual: &'a str) -> Option<(&'a str, bool)> {
         let given = self.label_column.as_deref();
         (!self.without_labels && self.labels.is_none()).then_some((given.unwrap_or(usual), given.is_some()))
     }
 
-    /// Returns the name of the ids, which is `usual` unless the user names another, and true if they must exist.
+    /// Returns the name of the ids in the file, and true if ids must exist under this name. The name is `usual` unless
+    /// the user has set another.
     fn id<'a>(&'a self, usual: &'a str) -> (&'a str, bool) {
         (self.id_column.as_deref().unwrap_or(usual), self.id_column.is_some())
     }
@@ -133,9 +135,11 @@ pub fn read_labelled(path: impl AsRef<Path>, options: &ReadOptions) -> Result<(T
     }
 }
 
-/// Draws a uniform sample of `size` rows, or all rows without a `size`, from files that need not fit into memory.
-/// Returns the sample in the order of the rows, the number of rows drawn from, and the number of rows left out by
-/// [`ReadOptions::unlabeled`]. Row numbers run through all files. `origin` names the files together in messages.
+/// Draws a uniform sample of `size` rows from files that need not fit into memory; without a `size`, takes all rows.
+/// Returns the sample in the order of the rows, and two numbers of rows: those that it was drawn from, and those that
+/// [`ReadOptions::unlabeled`] left out.
+///
+/// Row numbers run through all files. `origin` names the files together in messages.
 pub fn read_sample(
     origin: &Path,
     files: &[PathBuf],
@@ -243,7 +247,7 @@ impl FilePart<'_> {
         }
     }
 
-    /// Returns the numbers of rows and columns of a two-dimensional shape, and an error for any other shape.
+    /// Returns the numbers of rows and columns of a two-dimensional `shape`, or an error for any other shape.
     fn two_dimensional(self, shape: &[u64]) -> Result<(usize, usize)> {
         let wrong = |help| self.error(format!("has the shape {}; it must be (rows, columns). {help}", Shape(shape)));
         match shape {
@@ -257,7 +261,7 @@ impl FilePart<'_> {
         }
     }
 
-    /// Reads labels: integers, booleans or floats.
+    /// Reads `count` labels of the type `scalar`: integers, booleans or floats.
     fn labels(self, reader: impl Read, scalar: Scalar, endian: Endian, count: usize) -> Result<RawLabels> {
         if scalar.is_float() {
             let floats = scalar::read_doubles(reader, scalar, endian, count);
@@ -274,7 +278,8 @@ impl FilePart<'_> {
         })
     }
 
-    /// Converts provenance words to flags, true for picked points. The first word belongs to row `first` of the file.
+    /// Converts the provenance of points to flags: true for `picked`, false for `random`. The first word belongs to row
+    /// `first` of the file, for messages.
     fn picked(self, words: Option<&[String]>, first: usize) -> Result<Option<Vec<bool>>> {
         let of = |(row, word): (usize, &String)| {
             is_picked(word).map_err(|problem| self.error(format!("at row {}: {problem}", first + row)))
@@ -282,7 +287,8 @@ impl FilePart<'_> {
         words.map(|words| words.iter().enumerate().map(of).collect()).transpose()
     }
 
-    /// Converts values to names of classes or points: strings, or integers as they are printed.
+    /// Converts values to class names or ids, and returns them with their type. Strings stay strings, and an integer
+    /// becomes its decimal digits. Floats and booleans are an error.
     fn names(self, labels: RawLabels) -> Result<(Vec<String>, Kind)> {
         match labels {
             RawLabels::Names(names) => Ok((names, Kind::Text)),
@@ -294,7 +300,7 @@ impl FilePart<'_> {
     }
 }
 
-/// A shape as Python prints it.
+/// The shape of an array, which is displayed as Python prints it, for example `(3, 2)`.
 struct Shape<'a>(&'a [u64]);
 
 impl fmt::Display for Shape<'_> {

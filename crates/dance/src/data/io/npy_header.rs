@@ -9,7 +9,7 @@ use std::io::{ErrorKind, Read};
 
 use super::scalar::{Endian, Scalar};
 
-/// The header of an array.
+/// The header of an `.npy` array: the type of its elements, its order and its shape.
 #[derive(Debug)]
 pub(super) struct NpyHeader {
     pub(super) element: Element,
@@ -23,9 +23,9 @@ pub(super) struct NpyHeader {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Element {
     Number(Scalar, Endian),
-    /// `U`: a fixed number of UCS-4 characters, padded with NUL.
+    /// Strings (dtype `U`) that take this number of UCS-4 characters each, padded with NUL.
     Unicode(usize, Endian),
-    /// `S`: a fixed number of bytes, padded with NUL.
+    /// Strings (dtype `S`) that take this number of bytes each, padded with NUL.
     Bytes(usize),
 }
 
@@ -47,7 +47,7 @@ pub(super) const MAGIC: &[u8] = b"\x93NUMPY";
 /// more than 10 000.
 const LONGEST: usize = 1 << 16;
 
-/// Reads the header. The error is a message that continues the name of the array.
+/// Reads the header. The error is a message that the caller puts after the name of the array.
 pub(super) fn read_header(reader: &mut impl Read) -> Result<NpyHeader, String> {
     let mut start = [0; 8];
     fill(reader, &mut start)?;
@@ -86,7 +86,7 @@ fn fill(reader: &mut impl Read, bytes: &mut [u8]) -> Result<(), String> {
     })
 }
 
-/// Parses a dtype such as `<f4`. The error advises how to save the array.
+/// Parses a dtype such as `<f4`. The error says how the user can save the array instead.
 fn element(descr: &str) -> Result<Element, String> {
     let unknown = || format!("has dtype `{descr}`, which cannot be read; save arr.astype('float32')");
     let endian = match descr.as_bytes().first() {
@@ -133,14 +133,14 @@ fn element(descr: &str) -> Result<Element, String> {
     Ok(Element::Number(scalar, endian))
 }
 
-/// A parser of the dict.
+/// A parser of the header's dict. `at` is the index of the next byte of `text`.
 struct DictParser<'a> {
     text: &'a [u8],
     at: usize,
 }
 
 impl DictParser<'_> {
-    /// Returns dtype, order and shape.
+    /// Parses the dict. Returns the dtype, true for Fortran order (column by column), and the shape.
     fn dict(mut self) -> Result<(String, bool, Vec<u64>), String> {
         let (mut descr, mut fortran, mut shape) = (None, None, None);
         self.expect(b'{')?;
@@ -177,7 +177,7 @@ impl DictParser<'_> {
         self.text.get(self.at).copied()
     }
 
-    /// Skips `byte` if it is the next byte, and returns whether it was.
+    /// Skips the next byte after spaces if it is `byte`, and returns whether it was.
     fn eat(&mut self, byte: u8) -> bool {
         let found = self.peek() == Some(byte);
         self.at += usize::from(found);

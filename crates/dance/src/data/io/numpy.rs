@@ -1,10 +1,11 @@
 //! `NumPy` files: `.npz` (a zip archive of arrays, compressed or not) and `.npy` (one array).
 //!
-//! `npy_header` explains why no crate is used. Every size in a header is checked against the bytes of the file before
-//! anything is allocated. The size of a compressed array is limited by the largest compression ratio of deflate.
+//! The module [`npy_header`] explains why no crate is used. Every size in a header is checked against the bytes of the
+//! file before anything is allocated. The size of a compressed array is limited by the largest compression ratio of
+//! deflate.
 //!
-//! Time and memory: one pass, and the memory of the result. An array in Fortran order is transposed, which briefly
-//! takes twice its memory.
+//! Reading takes one pass, and the memory of the result. An array in Fortran order is transposed, which briefly takes
+//! twice its memory.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Seek};
@@ -25,7 +26,7 @@ use crate::numeric::matrix::Matrix;
 /// The largest compression ratio of deflate (zlib's documentation: 1032 : 1).
 const DEFLATE_RATIO: u64 = 1032;
 
-/// The number of bytes that a string takes beside its characters: the pointer, and the allocator's overhead.
+/// The number of bytes that a string takes in memory beside its characters, for the pointer and the allocator.
 const TEXT: usize = 40;
 
 /// Reads an `.npz` file.
@@ -53,7 +54,7 @@ struct Npz<'a, R> {
 }
 
 impl<R: Read + Seek> Npz<'_, R> {
-    /// Reads the array `name`, if the archive has it.
+    /// Reads the array `name` with the function `decode`; `None` if the archive has no such array.
     fn member<T>(&mut self, name: &str, decode: impl FnOnce(Array<'_>) -> Result<T>) -> Result<Option<T>> {
         let part = FilePart { path: self.path, name };
         let mut entry = match self.archive.by_name(&format!("{name}.npy")) {
@@ -117,7 +118,7 @@ pub(super) fn read_npy_labels(path: &Path, file: &File) -> Result<RawLabels> {
     read_whole(path, file, "labels", |array| labels_of(array, None))
 }
 
-/// Reads the array of an `.npy` file.
+/// Reads the array of an `.npy` file with the function `decode`. `name` is the array's name in errors.
 fn read_whole<T>(path: &Path, file: &File, name: &str, decode: impl FnOnce(Array<'_>) -> Result<T>) -> Result<T> {
     let size = file.metadata().map_err(|error| Error::io(path, error))?.len();
     decode(Array::open(FilePart { path, name }, &mut BufReader::new(file), size, &mut Budget::of(size))?)
@@ -129,12 +130,13 @@ struct Array<'a> {
     header: NpyHeader,
     count: usize,
     reader: &'a mut dyn Read,
-    /// The memory that the file may still take.
+    /// The memory that the contents of the file may still take.
     budget: &'a mut Budget,
 }
 
 impl<'a> Array<'a> {
-    /// Reads the header; `available` is the number of bytes of header and data together.
+    /// Reads the header. `available` is the number of bytes of header and data together, which must agree with the
+    /// shape.
     fn open(part: FilePart<'a>, mut reader: &'a mut dyn Read, available: u64, budget: &'a mut Budget) -> Result<Self> {
         let header = npy_header::read_header(&mut reader).map_err(|problem| part.error(problem))?;
         let element = header.element.size() as u64;
@@ -155,13 +157,13 @@ impl<'a> Array<'a> {
         Ok(Self { part, header, count, reader, budget })
     }
 
-    /// Takes `each` bytes per element from the budget, before any element is read.
+    /// Takes `each` bytes per element from the memory budget, before any element is read.
     fn take(&mut self, each: usize) -> Result<()> {
         let bytes = (self.count as u64).saturating_mul(each as u64);
         self.budget.take(bytes).map_err(|problem| self.part.error(problem))
     }
 
-    /// Reads strings.
+    /// Reads all elements as strings. An element that is not valid Unicode is an error that names its row.
     fn strings(mut self) -> Result<Vec<String>> {
         self.take(TEXT + self.header.element.size())?;
         let Self { part, header, count, reader, .. } = self;
@@ -218,7 +220,8 @@ fn matrix(mut array: Array<'_>) -> Result<Matrix> {
     Matrix::new(data, rows, cols)
 }
 
-/// Reads labels. If the number of `rows` is known, another number of labels is an error before they are decompressed.
+/// Reads a one-dimensional array of labels. If `rows` is given, any other number of labels is an error, which is found
+/// before labels are decompressed.
 fn labels_of(mut array: Array<'_>, rows: Option<usize>) -> Result<RawLabels> {
     if let Some(rows) = rows.filter(|&rows| array.header.shape.len() == 1 && array.count != rows) {
         return Err(array.part.error(format!("has {} values, the embeddings have {rows} rows", array.count)));
@@ -236,7 +239,8 @@ fn labels_of(mut array: Array<'_>, rows: Option<usize>) -> Result<RawLabels> {
     }
 }
 
-/// Reads names of classes or points, and their type.
+/// Reads class names or ids, and returns them with their type. If `count` is given, any other number of names is an
+/// error.
 fn names_of(mut array: Array<'_>, count: Option<usize>) -> Result<(Vec<String>, Kind)> {
     if matches!(array.header.element, Element::Number(..)) && count.is_none_or(|count| count == array.count) {
         array.take(TEXT)?; // for the text of every number
@@ -245,7 +249,7 @@ fn names_of(mut array: Array<'_>, count: Option<usize>) -> Result<(Vec<String>, 
     part.names(labels_of(array, count)?)
 }
 
-/// Reads a single string, the JSON of the encoder.
+/// Reads the identity of an encoder from an array of one string, which holds JSON.
 fn encoder(array: Array<'_>) -> Result<EncoderIdentity> {
     let part = array.part;
     match (array.header.element, array.count) {

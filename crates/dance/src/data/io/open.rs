@@ -7,7 +7,8 @@ use std::path::Path;
 use super::npy_header;
 use crate::error::{Error, Result};
 
-/// Opens a file; `-` is stdin. Returns an error if the first bytes belong to another format than `extension`.
+/// Opens a file; `-` is stdin. Returns an error if the first bytes belong to a format that does not have this
+/// `extension`.
 pub(super) fn open(path: &Path, extension: &str) -> Result<File> {
     let mut file = open_any(path)?;
     let path = display_path(path);
@@ -40,7 +41,7 @@ pub(super) fn open(path: &Path, extension: &str) -> Result<File> {
     }
 }
 
-/// Returns the path as messages show it.
+/// Returns the path as messages show it: `stdin` in place of `-`.
 pub(super) fn display_path(path: &Path) -> &Path {
     if path == Path::new("-") { Path::new("stdin") } else { path }
 }
@@ -87,7 +88,7 @@ fn spool(path: &Path, mut from: impl Read) -> Result<File> {
     copy().map_err(|error| Error::io(path, error))
 }
 
-/// Returns the description and the extension of the format of a file with these first bytes.
+/// Returns the format of a file with these first bytes, as a description and an extension; `None` if it is unknown.
 fn sniff(head: &[u8]) -> Option<(&'static str, &'static str)> {
     const KNOWN: [(&[u8], &str, &str); 7] = [
         (npy_header::MAGIC, "a NumPy array (.npy)", "npy"),

@@ -6,8 +6,8 @@
 //! save_file({"embeddings": x, "labels": y}, "animals.safetensors", metadata=metadata)
 //! ```
 //!
-//! The `safetensors` crate parses only the header, since it needs the whole file in memory or mapped. Tensors are read
-//! one by one, each directly into the result.
+//! The `safetensors` crate parses only the header here, since for tensors it needs the whole file in memory or mapped.
+//! Tensors are read one by one, each directly into the result.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -28,7 +28,7 @@ use crate::numeric::matrix::Matrix;
 /// The largest length of a header, in bytes, that the `safetensors` crate accepts.
 const LONGEST_HEADER: u64 = 100_000_000;
 
-/// The number of bytes that hold the header's length.
+/// The number of bytes at the beginning of the file that hold the length of the header.
 const PREFIX: u64 = 8;
 
 /// Reads a safetensors file.
@@ -73,8 +73,8 @@ impl<'a> Tensors<'a> {
         Ok(Self { path, file, header, data: PREFIX + length })
     }
 
-    /// Returns the type, shape and bytes of a tensor; `None` if the file has no tensor of this name. The file has all
-    /// its bytes, since `open` and the crate have checked the sizes.
+    /// Returns the number type, the shape and a reader of the bytes of the tensor `name`; `None` if the file has no
+    /// such tensor. All bytes exist, since [`open`](Self::open) has checked the sizes.
     fn tensor(&self, name: &str) -> Result<Option<(Scalar, Vec<u64>, impl Read)>> {
         let Some(info) = self.header.info(name) else { return Ok(None) };
         let scalar = match info.dtype {
@@ -102,7 +102,7 @@ impl<'a> Tensors<'a> {
         Ok(Some((scalar, shape, BufReader::new(file))))
     }
 
-    /// Reads a one-dimensional tensor of labels.
+    /// Reads a one-dimensional tensor of labels or ids that are numbers; `None` if the file has no tensor of this name.
     fn numbers(&self, name: &str) -> Result<Option<RawLabels>> {
         let Some((scalar, shape, reader)) = self.tensor(name)? else { return Ok(None) };
         let part = self.part(name);
@@ -112,12 +112,12 @@ impl<'a> Tensors<'a> {
         part.labels(reader, scalar, Endian::Little, count as usize).map(Some)
     }
 
-    /// Returns the text with this key in the file's metadata.
+    /// Returns the text under this `key` in the file's metadata, if there is one.
     fn note(&self, key: &str) -> Option<&String> {
         self.header.metadata().as_ref().and_then(|map: &HashMap<_, _>| map.get(key))
     }
 
-    /// Reads a JSON array of strings in the metadata.
+    /// Reads the strings of a JSON array, which the metadata hold under this `key`; `None` if they do not.
     fn strings(&self, key: &str) -> Result<Option<Vec<String>>> {
         let Some(text) = self.note(key) else { return Ok(None) };
         serde_json::from_str(text).map(Some).map_err(|error| {

@@ -1,13 +1,13 @@
 //! Decoding of numbers in the types of `NumPy` and safetensors files to `f32`, `f64` and `i64`.
 //!
-//! Bytes are read in pieces, so that reading takes only the memory of the result. The result is allocated at once, so
-//! callers first check the number of elements against the size of the file.
+//! Bytes are read in pieces, so that reading takes only the memory of the result. The result is allocated in one step,
+//! so callers first check the number of elements against the size of the file.
 
 use std::io::{self, Read};
 
 use half::{bf16, f16};
 
-/// A number type of a file.
+/// A type in which files store numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scalar {
     F16,
@@ -42,14 +42,15 @@ impl Scalar {
     }
 }
 
-/// The byte order of numbers.
+/// The byte order of numbers: the least significant byte first (little) or last (big).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Endian {
     Little,
     Big,
 }
 
-/// Decodes `$bytes` as numbers of `$type`, converts each by `$convert`, and appends it to `$out`.
+/// Decodes `$bytes` as numbers of the type `$type` in the byte order `$endian`. Converts each number by `$convert` and
+/// appends it to `$out`.
 macro_rules! decode {
     ($bytes:expr, $endian:expr, $type:ty, $out:expr, $convert:expr) => {{
         let (numbers, _) = $bytes.as_chunks::<{ size_of::<$type>() }>();
@@ -60,7 +61,8 @@ macro_rules! decode {
     }};
 }
 
-/// Reads `count` numbers as `f32`. A `float64` beyond the range of `f32` becomes infinite, which a later check refuses.
+/// Reads `count` numbers of the type `scalar` as `f32`. A 64-bit float beyond the range of `f32` becomes infinite, and
+/// the check of the table later refuses it.
 pub(super) fn read_floats(reader: impl Read, scalar: Scalar, endian: Endian, count: usize) -> io::Result<Vec<f32>> {
     let mut out: Vec<f32> = Vec::with_capacity(count);
     in_pieces(reader, count, scalar.size(), |bytes| match scalar {
@@ -81,7 +83,7 @@ pub(super) fn read_floats(reader: impl Read, scalar: Scalar, endian: Endian, cou
     Ok(out)
 }
 
-/// Reads `count` floats as `f64`. Returns an empty list for an integer type.
+/// Reads `count` floats of the type `scalar` as `f64`. Callers exclude integer types, for which the list is empty.
 pub(super) fn read_doubles(reader: impl Read, scalar: Scalar, endian: Endian, count: usize) -> io::Result<Vec<f64>> {
     let mut out: Vec<f64> = Vec::with_capacity(count);
     in_pieces(reader, count, scalar.size(), |bytes| match scalar {
@@ -94,10 +96,10 @@ pub(super) fn read_doubles(reader: impl Read, scalar: Scalar, endian: Endian, co
     Ok(out)
 }
 
-/// Integers as `i64`, or the index and value of the first one that is too large.
+/// Integers as `i64`; the error holds the index and the value of the first integer that is too large for `i64`.
 pub(super) type Integers = Result<Vec<i64>, (usize, u64)>;
 
-/// Reads `count` integers. Returns an empty list for a float type, which callers exclude.
+/// Reads `count` integers of the type `scalar`. Callers exclude float types, for which the list is empty.
 pub(super) fn read_integers(reader: impl Read, scalar: Scalar, endian: Endian, count: usize) -> io::Result<Integers> {
     let mut out: Vec<i64> = Vec::with_capacity(count);
     in_pieces(reader, count, scalar.size(), |bytes| match scalar {
@@ -119,7 +121,7 @@ pub(super) fn read_integers(reader: impl Read, scalar: Scalar, endian: Endian, c
     }
 }
 
-/// Reads `count` elements of `size` bytes and passes them to `take` in pieces of whole elements.
+/// Reads `count` elements of `size` bytes each, and passes their bytes to `take` in pieces of whole elements.
 pub(super) fn in_pieces(
     mut reader: impl Read,
     count: usize,

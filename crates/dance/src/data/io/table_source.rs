@@ -12,31 +12,31 @@ use crate::numeric::matrix::Matrix;
 /// The name of the array of labels, unless the options name another.
 const LABELS: &str = "labels";
 
-/// A file of named arrays. Every method returns `None` if the file has no such array.
+/// A file of named arrays. Every method that reads an array returns `None` if the file does not have it.
 pub(super) trait TableSource {
     /// Returns the names of all arrays.
     fn names(&self) -> Vec<String>;
 
-    /// Reads a matrix.
+    /// Reads the array `name` as a matrix.
     fn matrix(&mut self, name: &str) -> Result<Option<Matrix>>;
 
-    /// Reads labels, one for each of `rows` points.
+    /// Reads the array `name` as labels, one for each of `rows` points.
     fn labels(&mut self, name: &str, rows: usize) -> Result<Option<RawLabels>>;
 
-    /// Reads ids, one for each of `rows` points, and their type.
+    /// Reads the array `name` as ids, one for each of `rows` points, and returns them with their type.
     fn ids(&mut self, name: &str, rows: usize) -> Result<Option<(Vec<String>, Kind)>>;
 
     /// Reads the class names.
     fn class_names(&mut self) -> Result<Option<Vec<String>>>;
 
-    /// Reads the provenance, one word for each of `rows` points.
+    /// Reads the provenance of the points: for each of `rows` points the word `random` or `picked`.
     fn provenance(&mut self, rows: usize) -> Result<Option<Vec<String>>>;
 
-    /// Reads the identity of the encoder.
+    /// Reads the identity of the encoder that made the embeddings.
     fn encoder(&mut self) -> Result<Option<EncoderIdentity>>;
 }
 
-/// Reads the table of a file. `help` is the advice in the error if it has no embeddings.
+/// Reads the table of a file. If the file has no embeddings, the error gives the advice `help`.
 pub(super) fn read_table(
     path: &Path,
     source: &mut impl TableSource,

@@ -1,14 +1,15 @@
-//! Near copies: groups of points at tiny distances, in the given space (embeddings, scaled to length 1) or in the
-//! metric that a model has learned.
+//! Near copies: groups of points at tiny distances. Distances are computed in the given space (embeddings, scaled to
+//! length 1), and with a model also in the metric that the model has learned.
 //!
 //! Two points are near copies if their distance is at most a fifth of the median distance from a point to its nearest
-//! neighbor, in the same space. For a data point and a point of a model, the median among the model's points counts if
-//! it is smaller. Chains of near copies form a group. Copies in the learned metric differ only in directions that the
-//! model ignores. Copies of either kind violate exchangeability if they lie in different parts of a split.
+//! neighbor, in that space. A data point is compared with a point of a model too. Then the median is taken among the
+//! data points and among the model's points, and the smaller median counts. Chains of near copies form a group. Copies
+//! in the learned metric differ only in directions that the model ignores. Copies in either space violate
+//! exchangeability if they lie in different parts of a split.
 //!
-//! With a model, data points are compared with its points too. A model point with the coordinates and the id of a data
-//! point (the row, if there are no ids) is the data point itself, not a copy. The data point then belongs to the part
-//! of the model that holds it, such as its calibration points.
+//! A model point with the coordinates and the id of a data point (the row, if there are no ids) is that data point
+//! itself. It is not a copy. The data point then belongs to the part of the model that holds it, such as its
+//! calibration points.
 
 use std::collections::BTreeSet;
 
@@ -25,30 +26,33 @@ use crate::neighbors::{Index, Neighbors};
 use crate::numeric::matrix::Matrix;
 use crate::scores::calibration::NOVELTY_NEIGHBORS;
 
-/// The largest distance of near copies, as a share of the median distance to the nearest point.
+/// The largest distance of two near copies, as a share of the median distance from a point to its nearest neighbor.
 const COPY: f64 = 0.2;
 
-/// A group of near copies.
+/// A group of near copies, which are points at tiny distances from each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Copies {
-    /// The rows of the group's points in the data set, ascending.
+    /// The rows in the data set of the group's data points, ascending.
     pub rows: Vec<u32>,
-    /// The group's points in the model, without those that are data points themselves.
+    /// The model's points in the group. Model points that are data points of the group themselves are left out.
     pub model: Vec<ModelPoint>,
-    /// The space in which the group's points are near copies: `given`, `learned` or `both`.
+    /// The space in which the group's points are near copies: `given` (the embeddings), `learned` (the model's metric)
+    /// or `both`.
     pub space: &'static str,
-    /// The names of the parts that hold the group's points: those of [`AuditOptions::parts`], and with a model also
-    /// `fit`, `calibration` and `new`.
+    /// The names of the parts that hold the group's points: parts of the user's split ([`AuditOptions::parts`]) and
+    /// parts of the model. The parts of the model are `fit`, `calibration` and, for points that it does not hold,
+    /// `new`.
     pub parts: Vec<String>,
-    /// True if the group's points lie in several parts, so that these parts are not independent.
+    /// True if the group's points lie in several parts of the user's split or of the model. Such parts are not
+    /// independent of each other.
     pub across: bool,
 }
 
-/// The rows of data points that a model holds, each with the equal point of the model.
+/// The data points that a model holds: the row of each one, and the equal point of the model.
 pub(super) type Seen = Vec<(usize, ModelPoint)>;
 
-/// Finds groups of near copies, those across parts first, and the rows of data points that the model holds, each with
-/// the equal point of the model. `given` holds the data points, scaled to length 1, and `near` the neighbors of each.
+/// Finds groups of near copies, those with points in several parts first, and the data points that the model holds.
+/// `given` holds the data points, scaled to length 1, and `near` the nearest neighbors of each data point.
 pub(super) fn find(
     device: &dyn Device,
     data: &Dataset,
@@ -89,13 +93,15 @@ pub(super) fn find(
     Ok((groups.finish(&points.others, given_part, model_part), points.overlap))
 }
 
-/// Returns the largest squared distance of near copies. `near` holds the neighbors of every point.
+/// Returns the largest squared distance of two near copies, from the nearest neighbors `near` of every point. The
+/// distance is a fifth of the median distance to the nearest neighbor.
 fn limit(near: &Neighbors) -> f64 {
     let nearest = (0..near.len()).filter_map(|row| near.squared(row).first().copied()).collect();
     COPY * COPY * median(nearest).unwrap_or(0.0)
 }
 
-/// Undoes the model's normalisation of `points`, and scales them to length 1. A point of length 0 is not scaled.
+/// Undoes the model's normalisation of `points`, and then scales each point to length 1. A point of length 0 is not
+/// scaled.
 fn as_given(model: &Dance, mut points: Matrix) -> Matrix {
     model.fitted.normalizer.undo(&mut points);
     for row in 0..points.rows() {
@@ -108,10 +114,10 @@ fn as_given(model: &Dance, mut points: Matrix) -> Matrix {
     points
 }
 
-/// The part name of data points that the model does not hold.
+/// The part name for data points that the model does not hold.
 const NEW: &str = "new";
 
-/// Returns the name of a part of a model.
+/// Returns the name of a part of a model: `fit` or `calibration`.
 fn part_name(part: ModelPart) -> &'static str {
     match part {
         ModelPart::FitPoint => "fit",
@@ -119,19 +125,21 @@ fn part_name(part: ModelPart) -> &'static str {
     }
 }
 
-/// The points of a model, compared with those of the data set.
+/// The points of a model, and the data points that they equal.
 struct ModelPoints {
-    /// The rows of data points that the model holds, each with the model's point: the data point itself, or the first
-    /// copy of it if the model holds only copies.
+    /// The data points that the model holds, each with a point of the model. This point is the data point itself, or
+    /// the first copy of it if the model holds only copies.
     overlap: Seen,
-    /// The part of the model that holds each data point with the same id or row; `None` if no part holds it.
+    /// For each data point, the part of the model that holds this point itself, by id or row; `None` if no part holds
+    /// it.
     own: Vec<Option<ModelPart>>,
-    /// The model's points that are not data points themselves: first points that the model keeps, then points of which
-    /// it keeps only a hash.
+    /// The model's points that are not data points themselves. Points that the model keeps come first, then points of
+    /// which it keeps only a hash.
     others: Vec<ModelPoint>,
-    /// The kept points at the beginning of `others`, normalised; `None` if there are none.
+    /// The coordinates, normalised, of the points at the beginning of `others` that the model keeps; `None` if there
+    /// are none.
     normalised: Option<Matrix>,
-    /// Pairs of a data row and the index of an equal point in `others`.
+    /// Pairs of equal points: the row of a data point, and the index of a model point in `others`.
     equal: Vec<(usize, usize)>,
 }
 
@@ -179,20 +187,20 @@ impl ModelPoints {
     }
 }
 
-/// The bit of links between near copies in the given space. A group has the bits of all its links.
+/// The bit that marks a link between near copies in the given space. A group has the bits of all its links.
 const GIVEN: u8 = 1;
-/// The bit of links between near copies in the learned metric.
+/// The bit that marks a link between near copies in the learned metric.
 const LEARNED: u8 = 2;
 
-/// Groups of points that are connected by links (a union-find structure). Data points have the first indices, model
-/// points the next ones.
+/// Groups of points that links connect, as a union-find structure. Data points have the first indices, and model points
+/// the next ones.
 struct Groups {
     /// The number of data points.
     own: usize,
     /// For each point, the index of an earlier point of the same group, or its own index if it is the first of its
     /// group.
     root: Vec<usize>,
-    /// The space bits of each group's links, at the index of the group's first point.
+    /// The bits [`GIVEN`] and [`LEARNED`] of each group's links, at the index of the group's first point.
     spaces: Vec<u8>,
 }
 
@@ -201,8 +209,8 @@ impl Groups {
         Self { own, root: (0..own).collect(), spaces: vec![0; own] }
     }
 
-    /// Links every data point with its neighbors up to the squared distance `limit`. `first` is the index of the point
-    /// with neighbor id 0.
+    /// Links every data point with its neighbors up to the squared distance `limit`. The index of a neighbor is its id
+    /// in `near` plus `first`. `space` is [`GIVEN`] or [`LEARNED`].
     fn link_all(&mut self, near: &Neighbors, limit: f64, first: usize, space: u8) {
         for row in 0..near.len() {
             for (&id, &squared) in near.ids(row).iter().zip(near.squared(row)) {
@@ -213,7 +221,8 @@ impl Groups {
         }
     }
 
-    /// Unites the groups of two points.
+    /// Unites the groups of two points, given by their indices. `space` has the bits [`GIVEN`] and [`LEARNED`] of this
+    /// link.
     fn link(&mut self, one: usize, other: usize, space: u8) {
         let known = self.root.len();
         self.root.extend(known..=other);
@@ -223,7 +232,7 @@ impl Groups {
         self.spaces[a.min(b)] |= self.spaces[a.max(b)] | space;
     }
 
-    /// Returns the first point of the group that holds the point `at`.
+    /// Returns the index of the first point in the group of the point with index `at`.
     fn first(&mut self, mut at: usize) -> usize {
         while self.root[at] != at {
             self.root[at] = self.root[self.root[at]];
@@ -232,8 +241,9 @@ impl Groups {
         at
     }
 
-    /// Returns all groups of several points, those across parts first. `given_part` and `model_part` return the part of
-    /// a data row in the user's split and in the model.
+    /// Returns all groups of two or more points, those with points in several parts first. `given_part` and
+    /// `model_part` return the name of the part that holds a data row, in the user's split and in the model. `model`
+    /// holds the model points.
     fn finish<'a>(
         mut self,
         model: &[ModelPoint],

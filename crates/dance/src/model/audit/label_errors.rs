@@ -1,28 +1,29 @@
 //! Label errors: a list of given labels that are probably wrong, with a false discovery rate.
 //!
-//! **With trusted points**: the rule of Benjamini and Hochberg on conformal p-values of the given labels. The p-values
-//! come from a model whose calibration points have right labels. If the score function was learned on other points,
-//! these p-values are positively dependent through the shared calibration points, and the rule is valid. The expected
-//! share of right labels in the list is at most the false discovery rate.
+//! **With trusted points**: the rule of Benjamini and Hochberg lists errors by conformal p-values of the given labels.
+//! The p-values come from a model whose calibration points have right labels. If the score function was learned on
+//! other points, these p-values are positively dependent through the shared calibration points, and the rule is valid.
+//! The expected share of right labels in the list is at most the false discovery rate.
 //!
-//! **Without trusted points** such p-values find nothing. The errors are among the n points that every label is
-//! compared with, so the k-th smallest p-value is always k/n. A mixture model distinguishes errors from difficult
-//! labels by the classes that they fall on. At a point x with the leave-one-out posterior p(y|x) over c classes, the
-//! given label is a draw of y from
+//! **Without trusted points** such p-values find nothing. Every label would be compared with all n points, among which
+//! the errors are, so the k-th smallest p-value would always be k/n. A mixture model instead distinguishes errors from
+//! difficult labels by the classes that they fall on. Take a point x and its posterior p(y|x) over c classes, computed
+//! without x. The given label of x is a draw of y from
 //!
 //! ```text
 //! Σ_t w_t · p(y|x)^(1/t) / Σ_y p(y|x)^(1/t)  +  Σ_m v_m · [y among the m most probable]/m  +  ε/c
 //! ```
 //! - The first sum is the posterior at several temperatures t, with weights `w_t`. It describes difficult labels, on
-//!   which people disagree: they fall on probable classes.
+//!   which people disagree: these fall on probable classes.
 //! - The second sum has uniform laws on the m most probable labels, with weights `v_m`. It approximates any law that
 //!   does not rise with the rank of the label and is 0 on the less probable half of the classes. It describes points at
 //!   which the experts are wrong, however certain they are.
 //! - The last part, with weight ε, is a label error, which falls on any class.
 //!
-//! Maximum likelihood gives the weights; its maximum is unique. The last part gives the probability that a label is an
-//! error. So the share of errors follows from the number of labels on the less probable half of the classes. The list
-//! of errors is the longest whose mean probability of a right label is at most the false discovery rate.
+//! Maximum likelihood gives the weights, and the likelihood has a single maximum. The probability that a label is an
+//! error is the probability that the last part drew it. The uniform laws do not reach the less probable half of the
+//! classes, so the labels there determine the share of errors. The list of errors is the longest whose mean probability
+//! of a right label is at most the false discovery rate.
 //!
 //! The rate is valid if right labels follow such a mixture and errors fall on all classes equally. Then every listed
 //! label is right with the computed probability, given points and labels. Errors on probable classes look like
@@ -32,32 +33,33 @@ use crate::context::Context;
 
 /// The temperatures t of the posterior in the mixture.
 const TEMPERATURES: [f64; 3] = [0.5, 1.0, 2.0];
-/// The least number of EM steps.
+/// The smallest number of EM (expectation maximization) steps that fit the mixture.
 const STEPS: usize = 300;
-/// The smallest product of EM steps and labels. A small data set needs more steps to converge, and they are cheap.
+/// The smallest product of the number of EM steps and the number of labels. A small data set needs more steps to
+/// converge, and its steps are cheap.
 const UPDATES: usize = 450_000;
 
-/// The probabilities that the given labels of points are errors.
+/// The probabilities that the given labels of points are errors, with the numbers that outputs show beside them.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct LabelErrors {
     /// The probability that each label is an error.
     pub(super) probability: Vec<f64>,
-    /// For each point, the share of points whose given label has no larger log posterior. It is no valid p-value, since
-    /// some of these points have wrong labels.
+    /// For each point, the share of all points whose given label has no larger log posterior. In spite of the name it
+    /// is no valid p-value, since some of these points have wrong labels.
     pub(super) p_values: Vec<f64>,
-    /// The logarithm of the odds of the most probable other label against the given label, for each point.
+    /// For each point, the logarithm of the odds of the most probable other label against the given label.
     pub(super) odds: Vec<f64>,
-    /// The most probable other label of each point.
+    /// For each point, the most probable label other than the given one.
     pub(super) suggested: Vec<u32>,
-    /// The most probable of all labels, for each point.
+    /// For each point, the most probable of all labels.
     pub(super) best: Vec<u32>,
     /// The estimated share of labels that are errors.
     pub(super) share: f64,
 }
 
 impl LabelErrors {
-    /// Estimates the probabilities of label errors from `logs`, the leave-one-out log posterior of every label at every
-    /// point (points × classes, at least two classes).
+    /// Estimates the probability that each of the given `labels` is an error. `logs` holds the log posterior of every
+    /// label at every point, computed without that point (points × classes, at least two classes).
     pub(super) fn new(logs: &[f64], classes: usize, labels: &[u32], context: &Context<'_>) -> Self {
         let row = |at: usize| &logs[at * classes..(at + 1) * classes];
         let own: Vec<f64> = labels.iter().enumerate().map(|(at, &label)| row(at)[label as usize]).collect();
@@ -81,8 +83,8 @@ impl LabelErrors {
         Self { probability, p_values, odds, suggested, best, share }
     }
 
-    /// Returns the rows of the label errors at the false discovery rate `fdr`, most probable errors first. It is the
-    /// longest list whose mean probability of a right label is at most `fdr`.
+    /// Returns the rows of the label errors at the false discovery rate `fdr`, most probable errors first. The list is
+    /// the longest whose mean probability of a right label is at most `fdr`.
     pub(super) fn list(&self, fdr: f64) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.probability.len()).collect();
         order.sort_by(|&a, &b| self.probability[b].total_cmp(&self.probability[a]).then(a.cmp(&b)));
@@ -99,8 +101,8 @@ impl LabelErrors {
     }
 }
 
-/// Returns, for each part of the mixture, the probability of every given label. The last part is the uniform law of
-/// errors.
+/// Returns, for each part of the [mixture](self), the probability with which this part draws the given label of every
+/// point. The last part is the uniform law of errors.
 fn parts(logs: &[f64], classes: usize, labels: &[u32], context: &Context<'_>) -> Vec<Vec<f64>> {
     let given = || logs.chunks_exact(classes).zip(labels);
     let own_at = |temperature: f64| -> Vec<f64> {
@@ -123,7 +125,8 @@ fn parts(logs: &[f64], classes: usize, labels: &[u32], context: &Context<'_>) ->
     parts
 }
 
-/// Returns the sizes m of the uniform laws on the m most probable labels: 2, 4, 8 … and half of all classes.
+/// Returns the numbers m for which the mixture has a uniform law on the m most probable labels: 2, 4, 8 … and half of
+/// all classes.
 fn nearest(classes: usize) -> Vec<usize> {
     let half = classes / 2;
     let mut all: Vec<usize> = (1..usize::BITS).map(|power| 1 << power).take_while(|&most| most < half).collect();
@@ -131,8 +134,8 @@ fn nearest(classes: usize) -> Vec<usize> {
     all
 }
 
-/// Returns the weight of the last part of the mixture, and the probability of every label to come from this part. The
-/// maximum-likelihood weights are found by EM. `parts` holds one list of `n` probabilities for each part.
+/// Fits the weights of the [mixture](self) by EM. Returns the weight of its last part, the errors, and for every label
+/// the probability that this part drew it. `parts` holds one list of `n` probabilities for each part of the mixture.
 fn errors(parts: &[Vec<f64>], n: usize) -> (f64, Vec<f64>) {
     let count = parts.len();
     let by_label: Vec<f64> = (0..n * count).map(|at| parts[at % count][at / count]).collect();
@@ -152,7 +155,8 @@ fn errors(parts: &[Vec<f64>], n: usize) -> (f64, Vec<f64>) {
     (weights.last().copied().unwrap_or(0.0), errors)
 }
 
-/// Returns the rows that the rule of Benjamini and Hochberg rejects at a false discovery rate, smallest p-value first.
+/// Returns the rows whose hypotheses the rule of Benjamini and Hochberg rejects at the false discovery rate `fdr`,
+/// smallest p-value first.
 ///
 /// ```
 /// use dance::model::benjamini_hochberg;
@@ -173,7 +177,7 @@ mod tests {
     use super::*;
     use crate::numeric::random::Random;
 
-    /// Draws a label in proportion to `weights`.
+    /// For tests: draws the index of a weight, each with a probability in proportion to `weights`.
     fn draw(weights: &[f64], random: &mut Random) -> usize {
         let mut rest = random.uniform() * weights.iter().sum::<f64>();
         let drawn = weights.iter().position(|weight| {
@@ -183,8 +187,8 @@ mod tests {
         drawn.unwrap_or(0)
     }
 
-    /// Draws log posteriors, labels, and flags that mark errors. A share `flat` of the right labels is uniform on the
-    /// more probable half of the classes.
+    /// For tests: draws 2,000 points and returns their log posteriors, their labels, and flags that mark errors. A
+    /// share `flat` of the right labels is uniform on the more probable half of the classes.
     fn sample(classes: usize, flat: f64, random: &mut Random) -> (Vec<f64>, Vec<u32>, Vec<bool>) {
         let (mut logs, mut labels, mut errors) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 0..2000 {
@@ -203,8 +207,8 @@ mod tests {
         (logs, labels, errors)
     }
 
-    /// For labels drawn from the mixture, lists keep the false discovery rate and errors are found. Without the uniform
-    /// parts of the mixture, lists exceed the rate if labels come from these parts.
+    /// Tests labels drawn from the mixture: lists keep the false discovery rate, and errors are found. A mixture
+    /// without its uniform laws exceeds the rate if labels come from these laws.
     #[test]
     fn a_list_has_at_most_the_false_discovery_rate() {
         let context = Context::new(1).unwrap();

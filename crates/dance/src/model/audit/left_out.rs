@@ -1,10 +1,11 @@
-//! Leave-one-out log posteriors of every label at every point, for the audit of labels.
+//! Log posteriors of every label at every point by experts that were trained without this point (leave-one-out), for
+//! the audit of labels.
 //!
 //! Two experts have leave-one-out outputs in closed form. One is prototypes in the whitened space ([`leave_one_out`]).
 //! The other is kernel ridge regression in the given space, with a Laplace kernel whose bandwidth is the median
-//! distance. With the kernel matrix K, the ridge ρ, `B = (K+ρI)⁻¹` and the one-hot labels Y, its output at point i
-//! after training without i is `Y_i - (BY)_i / B_ii`. A conditional logit weighs the two experts. Only the shrinkage of
-//! the covariance is found by a search.
+//! distance of points. Let K be the kernel matrix, ρ the ridge, `B = (K+ρI)⁻¹`, and Y the one-hot labels. Then the
+//! regression's output at point i after training without i is `Y_i - (BY)_i / B_ii`. A conditional logit weighs the two
+//! experts. The only search is over the shrinkage of the covariance, from which whitening is computed.
 //!
 //! Cost, for n points with d dimensions and c classes: an eigendecomposition (10d³), products of points with means
 //! (2nd(d+c)), and 2m³/3 for every regression on m ≤ [`MOST`] points.
@@ -20,15 +21,16 @@ use crate::posterior::{ConditionalLogit, leave_one_out, log_sum};
 
 /// The largest number of points of one regression. More points are divided at random among several regressions.
 const MOST: usize = 4000;
-/// The ridge ρ. It is large, as labels may be wrong and must not be interpolated.
+/// The ridge ρ of the regression. It is large, since labels may be wrong and the regression must not reproduce them.
 const RIDGE: f64 = 0.1;
-/// The smallest output of a regression; smaller ones are raised to it before they become probabilities.
+/// The smallest output of a regression. Smaller outputs are raised to it before outputs become probabilities.
 const FLOOR: f32 = 1e-3;
-/// The tag of the random stream that divides points among regressions.
+/// The number that keeps the random division of points among regressions apart from draws for other purposes under one
+/// seed.
 const DEAL_PURPOSE: u64 = 0xf01d;
 
-/// Returns the log posterior of every label at every point, points × classes. The experts for a point are trained on
-/// all other points. `points` are normalised.
+/// Returns the log posterior of every label at every point, as a table of points × classes. The experts for a point are
+/// trained on all other points. `points` are scaled to length 1.
 pub(crate) fn left_out(
     device: &dyn Device,
     points: &Part,
@@ -48,7 +50,8 @@ pub(crate) fn left_out(
     Ok(logs.as_slice().to_vec())
 }
 
-/// Returns the logs of leave-one-out class probabilities by kernel ridge regression, points × classes.
+/// Returns the logarithms of class probabilities by kernel ridge regression, as a table of points × classes. The
+/// regression for a point is trained on other points.
 fn regression(
     device: &dyn Device,
     points: &Part,
@@ -83,7 +86,7 @@ fn regression(
     Ok(logs)
 }
 
-/// Returns the leave-one-out outputs of one regression on `points`.
+/// Returns the outputs of one regression at each of its `points`, after training without this point.
 fn outputs(
     device: &dyn Device,
     points: &Part,
@@ -104,7 +107,7 @@ mod tests {
     use crate::device::Cpu;
     use crate::posterior::solve;
 
-    /// Draws points of three classes around three corners, two of them with a wrong label.
+    /// For tests: draws `n` points of three classes around three corners. Two of them have a wrong label.
     fn points(n: usize) -> Part {
         let mut random = Random::new(3, 1);
         let mut embeddings = Matrix::zeros(n, 3);
@@ -119,7 +122,7 @@ mod tests {
         Part { embeddings, labels: (0..n).map(|row| ((row + wrong(row)) % 3) as u32).collect() }
     }
 
-    /// The closed form equals a regression that is fitted again without the point.
+    /// Tests that the closed form equals a regression that is fitted again without the point.
     #[test]
     fn outputs_are_those_of_a_regression_without_the_point() {
         let (n, classes) = (30, 4); // one class without points

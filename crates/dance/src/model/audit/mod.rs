@@ -1,11 +1,12 @@
 //! Audit of a labelled data set: label errors, near copies, outliers, suspicious classes, and order of rows.
 //!
 //! No result about a point depends on a fit to that point. Experts that are trained on all other points test its label
-//! (`label_errors.rs`). Copies and outliers follow from neighbors among the embeddings, scaled to length 1. The test
-//! for two modes in a class uses other points than those that located the modes (`twofold.rs`).
+//! (`label_errors.rs`). Copies and outliers follow from neighbors among the embeddings, scaled to length 1. For the
+//! search for classes with two modes, some points locate the modes and other points test them (`twofold.rs`).
 //!
-//! With a model whose calibration labels are trusted, the model's p-values test the labels instead. Near copies are
-//! then searched in the model's metric and among its points too, and data points that the model holds are listed.
+//! If a model with trusted calibration labels is given, the model's p-values test the labels instead. Near copies are
+//! then also searched in the metric that the model has learned and among its points. Data points that the model holds
+//! are listed.
 
 mod copies;
 mod label_errors;
@@ -30,86 +31,92 @@ use crate::numeric::matrix::Ragged;
 use crate::scores::calibration::NOVELTY_NEIGHBORS;
 use crate::stream::Martingale;
 
-/// A point is an outlier if its log distance is more than this many robust standard deviations above the median.
+/// The number of robust standard deviations above the median from which a point is an outlier. The logarithm of its
+/// distance to the 5th neighbor is compared.
 const FAR: f64 = 5.0;
 /// A class with fewer points than this is rare.
 pub const RARE: usize = 5;
 /// Two classes may be one class if at least this share of the points of each fits the other class best.
 const CONFUSED: f64 = 0.3;
-/// The number of first rows that the test of order does not test; the first tested row is ranked among them.
+/// The number of first rows that the test of order only uses for comparison. The first tested row is ranked among them.
 const FIRST: usize = 20;
 
 /// The settings of an audit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AuditOptions<'a> {
-    /// The false discovery rate of the list of label errors, and of the list of classes with two modes.
+    /// The false discovery rate of the list of label errors, and of the list of classes with two modes: the largest
+    /// expected share of false entries.
     pub fdr: f64,
-    /// An upper bound on the probability that the tests of order find an order if rows are in random order.
+    /// An upper bound on the probability of a false alarm: rows are in random order, and a test of order rejects that.
     pub false_alarm: f64,
-    /// The seed of random draws and of broken ties.
+    /// The seed of all random draws, and of the random order of tied values.
     pub seed: u64,
-    /// For each point, the name of the part of a split that holds it, such as `train` or `test`, if known.
+    /// For each point, the name of the part that holds it in the user's split, such as `train` or `test`; `None`
+    /// without a split.
     pub parts: Option<&'a [String]>,
 }
 
-/// A given label that is probably wrong.
+/// A label of the data set that is probably wrong.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LabelError {
     /// The row of the point in the data set.
     pub row: usize,
-    /// The class id of the given label.
+    /// The class id of the label in the data set.
     pub label: u32,
     /// The class id of the most probable other label.
     pub suggested: u32,
     /// The probability that the label is an error; `None` if a model tests the labels.
     pub probability: Option<f64>,
-    /// The p-value of the given label.
+    /// The p-value of the given label: the conformal p-value of the model, if one tests the labels. Otherwise it is the
+    /// share of points whose given label has no larger log posterior.
     pub p_value: f64,
 }
 
-/// The findings about a labelled data set. A row is an index into the data set, a class is a class id.
+/// The findings about a labelled data set. A row is an index of a point in the data set, and a class is given by its
+/// class id.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Audit {
-    /// The rows of the five nearest other points, for every point.
+    /// The rows of the five nearest other points, for every point, nearest first.
     pub(crate) neighbors: Ragged<u32>,
     /// Labels that are probably wrong, most suspicious first.
     pub label_errors: Vec<LabelError>,
-    /// The logarithm of the odds of the most probable other label against the given label, for every point.
+    /// For every point, the logarithm of the odds of the most probable other label against the given label.
     pub odds: Vec<f64>,
     /// The estimated share of labels that are errors; `None` if a model tests the labels.
     pub error_share: Option<f64>,
     /// The rule that selects the label errors, and its assumptions, as a sentence for outputs.
     pub rule: &'static str,
-    /// Groups of near copies, those across parts first.
+    /// Groups of near copies. Groups with points in several parts come first.
     pub copies: Vec<Copies>,
-    /// The rows of outliers, farthest first. The number is the logarithm of the distance to the 5th neighbor, in robust
-    /// standard deviations above the median.
+    /// The outliers, farthest first: each one's row, and the logarithm of its distance to the 5th neighbor. The
+    /// logarithm is given in robust standard deviations above the median.
     pub outliers: Vec<(usize, f64)>,
-    /// Pairs of classes that may be one class, and the share of points of each class that fit the other class best.
+    /// Pairs of classes that may be one class, with two shares. The first is the share of the first class's points that
+    /// fit the second class best, the second the reverse.
     pub alike: Vec<([u32; 2], [f64; 2])>,
-    /// Classes that may be two, smallest p-value first. The p-value is that of the hypothesis that the points have one
-    /// mode along every line. The rows of the two groups follow, the larger group first, each sorted by the distance to
-    /// its centre.
+    /// Classes that may be two, smallest p-value first. The p-value tests the hypothesis that the class has one mode
+    /// along every line. Then come the rows of the two groups, the larger group first, each sorted by the distance to
+    /// the centre of the group.
     pub twofold: Vec<(u32, f64, [Vec<u32>; 2])>,
-    /// Rare classes with their numbers of points.
+    /// Classes with fewer than [`RARE`] points, and their numbers of points.
     pub rare: Vec<(u32, usize)>,
-    /// The tests of the order of rows by `label` and by `distance` to the neighbors: the largest capital of a test
-    /// martingale that starts at 1.
+    /// The tests whether rows are in random order, by `label` and by `distance` to the neighbors. The number is the
+    /// largest capital of a test martingale that starts at 1; a large capital speaks against random order.
     pub order: Vec<(&'static str, f64)>,
-    /// The entries of `order` whose test rejects a random order.
+    /// The names in `order` (`label`, `distance`) whose test rejects a random order of rows.
     pub ordered_by: Vec<&'static str>,
-    /// The rows of data points that the model holds, each with the equal point of the model.
+    /// The data points that the model holds: the row of each one, and the equal point of the model.
     pub seen: Vec<(usize, ModelPoint)>,
 }
 
 impl Audit {
-    /// Returns the rows of the five points that are nearest to a point, nearest first.
+    /// Returns the rows of the five points that are nearest to the point at `row`, nearest first.
     pub fn neighbors(&self, row: usize) -> &[u32] {
         self.neighbors.row(row)
     }
 
-    /// Audits `data`. If a `model` is given, its p-values test the labels. Returns an error for fewer than ten points
-    /// or two classes.
+    /// Audits `data`. If a `model` is given, its p-values test the labels. Fewer than ten points, or than two classes
+    /// with points, are an error.
     pub fn new(
         device: &dyn Device,
         data: &Dataset,
@@ -184,7 +191,7 @@ const ESTIMATED_RULE: &str = "an estimate: holds if right labels follow the clas
 const TRUSTED_RULE: &str = "Benjamini-Hochberg on conformal p-values: holds if the labels of the model's calibration \
      points are right and the points come from the same source";
 
-/// Lists label errors at the false discovery rate `fdr` by their estimated probabilities.
+/// Lists label errors at the false discovery rate `fdr` by the estimated probability of each error.
 fn estimated(data: &Dataset, errors: &LabelErrors, fdr: f64) -> Vec<LabelError> {
     let label_error = |row: usize| LabelError {
         row,
@@ -196,7 +203,8 @@ fn estimated(data: &Dataset, errors: &LabelErrors, fdr: f64) -> Vec<LabelError> 
     errors.list(fdr).into_iter().map(label_error).collect()
 }
 
-/// The error level α at which p-values of labels are computed. Only those of the method dance depend on it.
+/// The error level α at which a model computes p-values of labels. Only p-values of the method
+/// [`Dance`](crate::method::MethodName::Dance) depend on it.
 const LEVEL: f64 = 0.05;
 
 /// Lists label errors at the false discovery rate `fdr` by the p-values of a model whose calibration labels are
@@ -226,7 +234,8 @@ fn trusted(
     Ok(benjamini_hochberg(&p_values, fdr).into_iter().map(label_error).collect())
 }
 
-/// Finds outliers, farthest first. `far` holds the squared distance of each point to its 5th neighbor.
+/// Finds outliers, farthest first. Returns the row and the logarithm of the distance of each, in robust standard
+/// deviations above the median. `far` holds the squared distance of each point to its 5th neighbor.
 fn outliers(far: &[f64]) -> Vec<(usize, f64)> {
     let logs: Vec<f64> = far.iter().map(|squared| 0.5 * squared.max(f64::MIN_POSITIVE).ln()).collect();
     let center = median(logs.clone()).unwrap_or(0.0);
@@ -242,8 +251,8 @@ fn outliers(far: &[f64]) -> Vec<(usize, f64)> {
     found
 }
 
-/// Finds pairs of classes in which many points of each fit the other class best. `best` holds the most probable label
-/// of each point.
+/// Finds pairs of classes in which many points of each class fit the other class best, and the shares of these points.
+/// `best` holds the most probable label of each point.
 fn confused_classes(best: &[u32], labels: &[u32], classes: usize) -> Vec<([u32; 2], [f64; 2])> {
     let mut pair_counts = std::collections::BTreeMap::new();
     let mut counts = vec![0usize; classes];
@@ -261,15 +270,15 @@ fn confused_classes(best: &[u32], labels: &[u32], classes: usize) -> Vec<([u32; 
         .collect()
 }
 
-/// Returns the rare classes with their numbers of points.
+/// Returns the classes with fewer than [`RARE`] points, and their numbers of points.
 fn rare(data: &Dataset) -> Vec<(u32, usize)> {
     let counts = data.class_counts();
     let few = counts.iter().enumerate().filter(|&(_, &count)| count > 0 && count < RARE);
     few.map(|(class, &count)| (class as u32, count)).collect()
 }
 
-/// Returns the largest capital of a test martingale that ranks every score among the scores of earlier rows. It is
-/// large only if `scores`, one per row, are not in random order.
+/// Returns the largest capital of a test martingale that ranks the score of every row among the scores of earlier rows.
+/// A large capital shows that `scores`, one per row, are not in random order.
 fn evidence(scores: &[f64], options: AuditOptions<'_>) -> Result<f64> {
     let first = FIRST.min(scores.len() / 2).max(1);
     let mut martingale = Martingale::new(scores[..first].to_vec(), options.seed)?;

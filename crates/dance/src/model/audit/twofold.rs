@@ -1,23 +1,25 @@
 //! Classes with two modes, whose points form two groups with a gap between them.
 //!
 //! 2-means finds two groups in any data. So a third of the points of a class finds the groups. The other points test
-//! for a gap on the line through the two centres. Three adjacent intervals of the same length lie around one centre,
-//! between the centres and around the other centre. This length is half the distance of the centres; here a centre is
-//! the mean projection of the points of its group, each on a line that is computed without the point. A law with one
-//! mode gives the middle interval at least as much probability as the less probable outer one. Given the number of
-//! points in these two intervals, the count of the middle one is then stochastically at least the number of heads of as
-//! many fair coins. So, with the counts `middle` and `side` of the middle and of one outer interval,
+//! for a gap on the line through the two centres. Here the centre of a group is the mean projection of its points; each
+//! point is projected on a line that is computed without this point. Three adjacent intervals of equal length lie
+//! around one centre, between the centres, and around the other centre. Their length is half the distance of the
+//! centres. A law with one mode gives the middle interval at least as much probability as the less probable outer one.
+//! Consider the test points in these two intervals. Given their number, those in the middle interval are stochastically
+//! at least as many as the heads among that number of fair coins. So, with the counts `middle` and `side` of the middle
+//! and of one outer interval,
 //!
 //! ```text
 //! p = max over both sides of P(Bin(side + middle, ½) ≤ middle)
 //! ```
 //!
 //! is a p-value for any number of points and any law whose projections have one mode (Gaussian, heavy-tailed, skewed).
-//! Twice the median over ten random cuts is also a p-value, and depends less on one draw. The rule of Benjamini and
-//! Hochberg makes the list of classes. Only one point of each group of near copies is used. `docs/method.md` has the
-//! proof.
+//! Twice the median of these p-values over ten random cuts of the points is also a p-value, and depends less on one
+//! draw. The rule of Benjamini and Hochberg makes the list of classes. Only one point of each group of near copies is
+//! used. `docs/method.md` has the proof.
 //!
-//! Cost: the inner products of at most 400 points of a class, and sums of them for each of the ten cuts.
+//! The cost is the inner products of at most 400 points of a class, and sums of these products for each of the ten
+//! cuts.
 
 use super::copies::Copies;
 use crate::context::Context;
@@ -28,17 +30,19 @@ use crate::numeric::random::Random;
 
 /// The smallest number of points with which a class is tested.
 const LEAST: usize = 20;
-/// The largest number of points of a class that are used.
+/// The largest number of points of a class that are used; from a larger class they are drawn at random.
 const MOST: usize = 400;
-/// The number of random cuts of a class into training and test points.
+/// The number of random cuts of a class into points that find the groups and points that test for a gap.
 const CUTS: usize = 10;
-/// The largest number of steps of the power iteration, and of 2-means.
+/// The largest number of steps, both of the power iteration and of 2-means.
 const UPDATES: usize = 50;
-/// The tag of the random stream that draws and cuts the points of a class. The class id is added to it.
+/// The number that keeps the random draws and cuts of points apart from draws for other purposes under one seed. The
+/// class id is added to it.
 const PURPOSE: u64 = 0x7770_f01d;
 
 /// Finds the classes with two modes at the false discovery rate `fdr`, smallest p-value first. Returns the id of each
-/// class, its p-value and the rows of its two groups, the larger group first. `copies` holds groups of near copies.
+/// class, its p-value, and the rows of its two groups, the larger group first. `copies` holds groups of near copies;
+/// one point of each is used.
 pub(super) fn find(
     points: &Matrix,
     data: &Dataset,
@@ -80,7 +84,7 @@ pub(super) fn find(
     found
 }
 
-/// Returns the mean of some points.
+/// Returns the mean of the points at these rows.
 fn mean(points: &Matrix, rows: impl ExactSizeIterator<Item = usize>) -> Vec<f64> {
     let (mut sum, count) = (vec![0.0; points.cols()], rows.len() as f64);
     for row in rows {
@@ -91,8 +95,8 @@ fn mean(points: &Matrix, rows: impl ExactSizeIterator<Item = usize>) -> Vec<f64>
     sum
 }
 
-/// Assigns rows to the nearer of two centres. Each group is sorted by the distance to its centre; the larger group
-/// comes first.
+/// Assigns each row to the nearer of two centres. Returns the two groups of rows, the larger one first. Rows of a group
+/// are sorted by the distance to its centre.
 fn groups_around(points: &Matrix, rows: impl Iterator<Item = usize>, centres: &[Vec<f64>; 2]) -> [Vec<u32>; 2] {
     let squared = |row: usize, centre: &[f64]| -> f64 {
         points.row(row).iter().zip(centre).map(|(&value, centre)| (f64::from(value) - centre).powi(2)).sum()
@@ -109,7 +113,7 @@ fn groups_around(points: &Matrix, rows: impl Iterator<Item = usize>, centres: &[
     if one.len() >= other.len() { [one, other] } else { [other, one] }
 }
 
-/// The inner products of all pairs of points of a class, from which means, distances and projections are computed.
+/// The inner products of all pairs of points of a class. Means, distances and projections are computed from them.
 struct Products {
     count: usize,
     values: Vec<f64>,
@@ -135,12 +139,13 @@ impl Products {
         self.values[one * self.count + other]
     }
 
-    /// Returns the mean inner product of a point with `others`.
+    /// Returns the mean of the inner products of `point` with the points `others`.
     fn mean(&self, point: usize, others: &[usize]) -> f64 {
         others.iter().map(|&other| self.of(point, other)).sum::<f64>() / others.len() as f64
     }
 
-    /// Returns the p-value of the hypothesis that the class has one mode: twice the median over [`CUTS`] random cuts.
+    /// Returns the p-value of the hypothesis that the class has one mode: twice the median of the p-values of [`CUTS`]
+    /// random cuts.
     fn p_value(&self, random: &mut Random) -> f64 {
         let mut order: Vec<usize> = (0..self.count).collect();
         let mut all = [1.0; CUTS];
@@ -155,8 +160,8 @@ impl Products {
         (2.0 * all[CUTS / 2 - 1]).min(1.0)
     }
 
-    /// Divides points into two groups by 2-means, which starts with the two sides of the first principal component.
-    /// Returns `None` if a group has fewer than two points, or if the groups do not converge.
+    /// Divides points into two groups by 2-means, which starts from the two sides of the mean along the first principal
+    /// component. Returns `None` if a group has fewer than two points, or if 2-means does not converge.
     fn halves(&self, points: &[usize], random: &mut Random) -> Option<[Vec<usize>; 2]> {
         let mut side = self.sides(points, random);
         for _ in 0..UPDATES {
@@ -181,7 +186,7 @@ impl Products {
         None
     }
 
-    /// Returns, for every point, its side of the mean along the first principal component (by power iteration).
+    /// Returns, for every point, its side of the mean along the first principal component, which power iteration finds.
     fn sides(&self, points: &[usize], random: &mut Random) -> Vec<bool> {
         let means: Vec<f64> = points.iter().map(|&point| self.mean(point, points)).collect();
         let all = means.iter().sum::<f64>() / means.len().max(1) as f64;
@@ -201,7 +206,7 @@ impl Products {
         weights.into_iter().map(|weight| weight > 0.0).collect()
     }
 
-    /// Returns the p-value of the gap between two groups. The points `test` must be in neither group.
+    /// Returns the p-value of the gap between the two groups `halves`. The points `test` must be in neither group.
     fn gap_p_value(&self, halves: &[Vec<usize>; 2], test: &[usize]) -> f64 {
         let along = |point: usize| self.mean(point, &halves[0]) - self.mean(point, &halves[1]);
         // A point pulls the mean of its group towards itself. So each point is left out of the mean of its group.
@@ -233,7 +238,7 @@ impl Products {
     }
 }
 
-/// Returns the probability that at most `few` of `all` fair coins show heads, P(Bin(all, ½) ≤ few).
+/// Returns the probability that at most `few` of `all` fair coins show heads: P(Bin(all, ½) ≤ few).
 fn fair_coins(few: usize, all: usize) -> f64 {
     let mut term = 0.5f64.powi(all as i32);
     let mut sum = 0.0;
@@ -254,7 +259,7 @@ mod tests {
         Products::new(&matrix, &(0..points.len()).collect::<Vec<_>>())
     }
 
-    /// Draws points of a law that has one mode along every line.
+    /// For tests: draws points of the named law, which has one mode along every line.
     fn draw(law: &str, count: usize, dimensions: usize, random: &mut Random) -> Vec<Vec<f64>> {
         let mut point = || -> Vec<f64> {
             // The scale differs between directions.
@@ -271,7 +276,8 @@ mod tests {
         (0..count).map(|_| point()).collect()
     }
 
-    /// Computes the p-value from its definition, by points and means in place of products, and by Pascal's triangle.
+    /// For tests: computes the p-value of a gap from its definition. It uses points and means in place of inner
+    /// products, and Pascal's triangle.
     fn reference(points: &[Vec<f64>], halves: &[Vec<usize>; 2], test: &[usize]) -> f64 {
         let mean = |rows: &[usize]| -> Vec<f64> {
             let at = |at: usize| rows.iter().map(|&row| points[row][at]).sum::<f64>() / rows.len() as f64;
@@ -337,8 +343,8 @@ mod tests {
         }
     }
 
-    /// For laws with one mode, false alarms are at most as frequent as their level. They are more frequent if the
-    /// points that found the groups test them.
+    /// Tests that, for laws with one mode, false alarms are at most as frequent as their level. They are more frequent
+    /// if the points that found the groups also test them.
     #[test]
     fn false_alarms_are_at_most_at_their_level() {
         let mut random = Random::new(2, 1);

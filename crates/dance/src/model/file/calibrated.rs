@@ -1,5 +1,5 @@
-//! Calibration tensors of a model file: distances for the novelty test, and the scores that select the mix, which
-//! divides the error level α between the two scores of the method dance.
+//! Calibration tensors of a model file. They hold distances for the novelty test, and the scores that select the
+//! [mix](crate::method::Mix) of the method [`Dance`](crate::method::MethodName::Dance).
 
 use super::tensors::Reader;
 use crate::conformal::{MixSelection, Reference};
@@ -9,13 +9,16 @@ use crate::scores::CalibrationScores;
 use crate::scores::calibration::{NOVELTY_NEIGHBORS, Novelty};
 use crate::scores::paired::PairedScores;
 
-/// Reads the novelty test of a model with split calibration or reuse: one squared distance for each calibration point.
+/// Reads the novelty test of a model with split calibration or reuse: for each calibration point, the squared distance
+/// to its 5th-nearest reference point, or to the last one if there are fewer. Models with full calibration compute
+/// these distances from neighbors.
 pub(super) fn novelty(reader: &Reader<'_>, reference: &Reference) -> Result<Novelty> {
     let neighbors = Novelty::neighbors(NOVELTY_NEIGHBORS, reference.len());
     Novelty::from_distances(reader.scores("calibration_distances", None)?, neighbors)
 }
 
-/// Reads the scores from which the method dance selects its mix; `None` if the file has none because the mix is fixed.
+/// Reads the scores from which the method [`Dance`](crate::method::MethodName::Dance) selects its
+/// [mix](crate::method::Mix). `None` if the file has none because the mix is fixed.
 pub(super) fn selection(reader: &Reader<'_>, classes: usize) -> Result<Option<MixSelection>> {
     if !reader.has("tuning_offsets") {
         return Ok(None);

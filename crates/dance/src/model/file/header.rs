@@ -1,4 +1,4 @@
-//! The header of a model file: its JSON, the checksum, and the bytes around them.
+//! The header of a model file: its JSON metadata, with the checksum, and the layout of the bytes around it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,10 +18,10 @@ use crate::machine::OutputScale;
 use crate::model::Config;
 use crate::model::overlap::{NewLabelShare, Overlap};
 
-/// The digits that stand in place of the checksum while it is computed.
+/// The digits that stand in place of the checksum's digits while the checksum is computed.
 const NO_CHECKSUM: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 const CHECKSUM_KEY: &str = "\"checksum\":\"";
-/// A key that only the header of a model holds.
+/// A key that only the header of a model holds. It tells a truncated model from another file.
 const MARK: &[u8] = b"\"calibration_data_sha256\":\"";
 
 /// The metadata of a model file.
@@ -33,29 +33,30 @@ pub(super) struct Metadata {
     pub(super) bandwidth: f64,
     pub(super) shape: f64,
     pub(super) rounds: usize,
-    /// The mix of the method dance at some error levels α. The key is α as decimal text.
+    /// The [mix](crate::method::Mix) of the method [`Dance`](crate::method::MethodName::Dance) at some error levels α.
+    /// The key is α as decimal text.
     pub(super) mix: BTreeMap<String, f64>,
     pub(super) guarantee: String,
-    /// The overlap of the calibration points with the fit.
+    /// The numbers of calibration points that took part in the fit or are copies of fit points.
     pub(super) overlap: Overlap,
     pub(super) new_label_share: Option<NewLabelShare>,
-    /// The experts of the method posterior; `None` for other methods.
+    /// The experts of the method [`Posterior`](crate::method::MethodName::Posterior); `None` for other methods.
     pub(super) stack: Option<StackRecord>,
-    /// The scale that maps outputs to probabilities.
+    /// The map from outputs of the kernel machine to class probabilities.
     pub(super) scale: OutputScale,
     pub(super) validation: Quality,
     pub(super) fidelity: String,
-    /// The encoder of the embeddings.
+    /// The encoder that made the embeddings, if known.
     pub(super) encoder: Option<EncoderIdentity>,
     pub(super) fit_data_hash: String,
     pub(super) calibration_data_hash: String,
-    /// The kinds of labels and ids.
+    /// The kinds of labels and ids: text, numbers or truth values.
     pub(super) kinds: Kinds,
 }
 
 impl Metadata {
-    /// Returns the entries as strings, the only type of safetensors metadata. Settings that readers in other languages
-    /// need have keys of their own, beside the whole `config`.
+    /// Returns the metadata as strings, the only type of safetensors metadata. Settings that programs in other
+    /// languages need have keys of their own, beside the key `config` for all settings.
     fn entries(&self) -> BTreeMap<&'static str, String> {
         let config: Config = serde_json::from_str(&self.config).unwrap_or_default();
         let conformal = config.conformal;
@@ -128,7 +129,7 @@ fn parse<T: serde::de::DeserializeOwned>(path: &Path, key: &str, text: &str) -> 
 }
 
 /// Returns the bytes of a model file: the length of the header, the header, and the tensors. Tensors with the widest
-/// numbers come first, so that all numbers are aligned.
+/// numbers come first, so that all numbers are aligned in memory.
 pub(super) fn write(metadata: &Metadata, tensors: &BTreeMap<&'static str, Values<'_>>) -> Vec<u8> {
     let mut order: Vec<_> = tensors.iter().collect();
     order.sort_by_key(|(_, values)| std::cmp::Reverse(values.width()));
@@ -166,7 +167,8 @@ fn checksum_place(file: &[u8]) -> Option<usize> {
     (place + NO_CHECKSUM.len() <= 8 + header.len()).then_some(place)
 }
 
-/// Checks the format and the checksum of a model file, and reads its header. Errors name `path`.
+/// Checks the format version and the checksum of a model file. Returns its metadata and a reader of its tensors. Errors
+/// name `path`.
 pub(super) fn read<'a>(file: &'a [u8], path: &'a Path) -> Result<(Metadata, Reader<'a>)> {
     let damaged = |what: &str| Error::format(path, format!("{what}; the file is damaged or not a model"));
     let foreign = || Error::format(path, "this is not a dance model; name a model file");

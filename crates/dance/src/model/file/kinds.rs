@@ -7,7 +7,7 @@ use crate::data::{Kind, Names};
 use crate::error::Result;
 use crate::model::Dance;
 
-/// The kinds of a model's labels and ids.
+/// The kinds (text, numbers or truth values) of a model's labels and ids.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Kinds {
     pub(super) labels: Kind,
@@ -17,7 +17,7 @@ pub(super) struct Kinds {
 }
 
 impl Kinds {
-    /// Returns the kinds of a model.
+    /// Returns the kinds of the labels and ids of a model.
     pub(super) fn of(model: &Dance) -> Self {
         Self {
             labels: model.label_kind,
@@ -28,7 +28,8 @@ impl Kinds {
     }
 }
 
-/// Reads the rows and the ids of `points` points, if the file has them, from the tensors with the two names.
+/// Reads the rows and the ids of `points` points from the tensors whose names are `rows` and `ids`. Either tensor may
+/// be missing. Ids are of the type `id_kind`.
 pub(super) fn names(reader: &Reader<'_>, [rows, ids]: [&str; 2], points: usize, id_kind: Kind) -> Result<Names> {
     Ok(Names { rows: reader.rows(rows, points)?, ids: reader.texts(ids, points)?, id_kind })
 }

@@ -1,10 +1,11 @@
 //! The model file: one safetensors file with documented tensor names and JSON metadata (`docs/format.md`).
 //!
-//! A file is written under a temporary name and renamed, so a file under its own name is always complete. Loading
+//! A file is written under a temporary name and then renamed, so a file under its own name is always complete. Loading
 //! checks a SHA-256 of all bytes except the checksum's own digits, then copies the tensors. Files are untrusted: every
-//! fault becomes an error that describes it, and no memory is allocated only because a file states a size.
+//! fault becomes an error that describes it. A size that a file states is checked before memory of this size is
+//! allocated.
 //!
-//! The same model gives the same bytes on every machine.
+//! A model gives the same bytes on every machine.
 
 mod calibrated;
 mod header;
@@ -33,14 +34,15 @@ use kinds::Kinds;
 use stack::StackRecord;
 use tensors::{Reader, Values};
 
-/// The format of model files that this version writes and reads.
+/// The number of the file format that this version of the library writes and reads.
 pub const FORMAT: u32 = 1;
 
-/// The error levels at which the metadata hold the mix. At other levels a reader selects it from the tuning tensors.
+/// The error levels at which the metadata hold the [mix](crate::method::Mix). At other levels a reader selects the mix
+/// from the tensors `tuning_…`.
 const NAMED_ALPHAS: [f64; 4] = [0.01, 0.05, 0.1, 0.2];
 
 impl Dance {
-    /// Writes the model to `path`. An existing file of this name is replaced in one step.
+    /// Writes the model to the file `path`. An existing file is replaced in one step.
     pub fn save(&self, path: impl AsRef<Path>) -> Result<()> {
         WholeFile::write(path, &self.to_bytes()?)
     }
@@ -51,13 +53,13 @@ impl Dance {
         Ok(header::write(&metadata, &self.tensors()))
     }
 
-    /// Reads a model from the file `path` and opens it on a device.
+    /// Reads a model from the file `path`. The model will compute on `device`.
     pub fn load(device: &dyn Device, path: impl AsRef<Path>, context: &Context<'_>) -> Result<Self> {
         let path = path.as_ref();
         Self::from_bytes(device, &whole_file::read(path, u64::MAX)?, path, context)
     }
 
-    /// Reads a model from the bytes of its file and opens it on a device. Errors name `path`.
+    /// Reads a model from the bytes of its file. The model will compute on `device`. Errors name `path`.
     pub fn from_bytes(
         device: &dyn Device,
         bytes: &[u8],
@@ -148,7 +150,7 @@ impl Dance {
         })
     }
 
-    /// Returns the metadata of the file.
+    /// Returns the metadata of the model file.
     fn metadata(&self) -> Result<Metadata> {
         let mut mix = BTreeMap::new();
         for alpha in NAMED_ALPHAS {
@@ -182,7 +184,7 @@ impl Dance {
         })
     }
 
-    /// Returns the tensors of the file.
+    /// Returns the tensors of the model file, by name.
     fn tensors(&self) -> BTreeMap<&'static str, Values<'_>> {
         let Fitted { rfm, normalizer, names, validation_hashes, validation_rows, .. } = &self.fitted;
         // Every model has the kernel machine and the reference points.
@@ -244,7 +246,7 @@ impl Dance {
     }
 }
 
-/// Adds the rows and the ids of points, if they have any, as tensors with the two names.
+/// Adds the rows and the ids of points to `tensors` under the names `rows` and `ids`. Points may lack either of them.
 fn insert_names<'a>(
     tensors: &mut BTreeMap<&'static str, Values<'a>>,
     [rows, ids]: [&'static str; 2],
@@ -278,7 +280,7 @@ fn check_metadata(metadata: &Metadata, reader: &Reader<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Reads the kernel machine, with the normalisation and the names of its points.
+/// Reads the kernel machine, with the normalisation of embeddings and the rows and ids of its points.
 fn read_fitted(metadata: &Metadata, config: Config, reader: &Reader<'_>) -> Result<Fitted> {
     let fit_classes = metadata.fit_classes;
     let train = reader.matrix("train", None)?;
@@ -317,7 +319,7 @@ fn read_fitted(metadata: &Metadata, config: Config, reader: &Reader<'_>) -> Resu
     })
 }
 
-/// Reads the hashes and the rows of the validation points; there may be none.
+/// Reads the hashes and the rows of the validation points, of which the file holds nothing else. There may be none.
 fn read_validation_points(reader: &Reader<'_>) -> Result<(Vec<u64>, Vec<u32>)> {
     if !reader.has("validation_hashes") {
         return Ok((Vec::new(), Vec::new()));

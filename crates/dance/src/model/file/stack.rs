@@ -1,5 +1,6 @@
-//! The experts of the method posterior in a model file: settings as metadata, the whitening map and the scores of the
-//! calibration points as tensors. Everything else is computed again from the points.
+//! The experts of the method [`Posterior`](crate::method::MethodName::Posterior) in a model file. Their settings are
+//! metadata. The whitening map and the scores of the calibration points are tensors. Everything else is computed again
+//! from the points.
 
 use std::collections::BTreeMap;
 
@@ -15,12 +16,13 @@ use crate::numeric::matrix::Matrix;
 use crate::posterior::{CalibrationSummary, ExpertSettings, Stack, StackSettings};
 use crate::scores::calibration::Clusters;
 
-/// The settings of the stack of experts, as the metadata hold them.
+/// The settings of the stack of experts ([`StackSettings`]), as the metadata hold them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct StackRecord {
     experts: Vec<ExpertSettings>,
     centred: bool,
-    /// The log loss of the stack in selection; `None` if it was not measured.
+    /// The mean log loss of the stack on held-out fit points, when the experts were selected; `None` if it was not
+    /// measured.
     log_loss: Option<f64>,
     sharpness: f64,
     whole: usize,
@@ -30,7 +32,7 @@ pub(super) struct StackRecord {
 }
 
 impl StackRecord {
-    /// Returns the record of a stack.
+    /// Returns the settings of a stack of experts for the metadata.
     pub(super) fn of(stack: &Stack) -> Self {
         let StackSettings { experts, centred, log_loss, whole, seed, clusters, offsets, .. } = &stack.settings;
         let log_loss = Some(*log_loss).filter(|loss| loss.is_finite());
@@ -41,7 +43,7 @@ impl StackRecord {
     }
 }
 
-/// Adds the tensors of a stack of experts.
+/// Adds the tensors of a stack of experts to `tensors`.
 pub(super) fn insert<'a>(tensors: &mut BTreeMap<&'static str, Values<'a>>, stack: &'a Stack) {
     tensors.insert("posterior_scores", Values::Scores(&stack.summary.scores));
     if let Some(map) = &stack.settings.whitening {
@@ -49,8 +51,9 @@ pub(super) fn insert<'a>(tensors: &mut BTreeMap<&'static str, Values<'a>>, stack
     }
 }
 
-/// Trains the experts of `record` on the fit points, and in full calibration on the calibration points too.
-/// `calibration` holds the points and the labels of the calibration data.
+/// Trains the experts of `record` on the fit points; in full calibration they are trained on the calibration points
+/// too. `calibration` holds the reference points and their labels, which in full calibration are the calibration
+/// points.
 pub(super) fn open(
     record: Option<StackRecord>,
     reader: &Reader<'_>,

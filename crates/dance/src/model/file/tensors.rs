@@ -1,4 +1,4 @@
-//! Tensors of a model file. The shape, the type and every value of a tensor is checked when it is read.
+//! Tensors of a model file. Reading a tensor checks its type, its shape and every value.
 
 use std::path::Path;
 
@@ -7,12 +7,12 @@ use safetensors::{Dtype, SafeTensors};
 use crate::error::{Error, Result};
 use crate::numeric::matrix::{Matrix, check_finite};
 
-/// The content of a tensor that is written.
+/// The content of a tensor to write. The variants differ in the type and the meaning of the numbers.
 pub(super) enum Values<'a> {
     Matrix(&'a Matrix),
     Floats(&'a [f32]),
     Labels(&'a [u32]),
-    /// A table of numbers, row by row, and its number of columns.
+    /// A table of point indices, row by row, and its number of columns.
     Ids(Vec<u32>, usize),
     Scores(&'a [f64]),
     Offsets(&'a [usize]),
@@ -22,12 +22,12 @@ pub(super) enum Values<'a> {
 }
 
 impl Values<'_> {
-    /// Encodes texts as JSON.
+    /// Returns the content of a tensor that holds these texts as a JSON array.
     pub(super) fn texts(texts: &[String]) -> Self {
         Self::Texts(serde_json::json!(texts).to_string().into_bytes())
     }
 
-    /// Returns the number of bytes per number.
+    /// Returns the number of bytes that each number of the tensor takes.
     pub(super) fn width(&self) -> usize {
         match self {
             Self::Matrix(_) | Self::Floats(_) | Self::Labels(_) | Self::Ids(..) => 4,
@@ -36,7 +36,7 @@ impl Values<'_> {
         }
     }
 
-    /// Returns the safetensors name of the type.
+    /// Returns the name of the number type in safetensors files, such as `F32`.
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::Matrix(_) | Self::Floats(_) => "F32",
@@ -64,7 +64,7 @@ impl Values<'_> {
         self.width() * self.shape().iter().product::<usize>()
     }
 
-    /// Appends the bytes, in little-endian order.
+    /// Appends the numbers of the tensor to the bytes of a file, in little-endian order.
     pub(super) fn append_to(&self, file: &mut Vec<u8>) {
         fn append<T: Copy, const N: usize>(file: &mut Vec<u8>, values: &[T], encode: impl Fn(T) -> [u8; N]) {
             for &value in values {
@@ -84,7 +84,7 @@ impl Values<'_> {
     }
 }
 
-/// The tensors of a file that is read.
+/// The tensors of a model file that is read, with its path for errors.
 pub(super) struct Reader<'a> {
     tensors: SafeTensors<'a>,
     path: &'a Path,
@@ -100,12 +100,13 @@ impl<'a> Reader<'a> {
         self.tensors.tensor(name).is_ok()
     }
 
-    /// Returns an error that names the file.
+    /// Returns an error about this `problem` that names the file.
     pub(super) fn problem(&self, problem: impl Into<String>) -> Error {
         Error::format(self.path, problem)
     }
 
-    /// Reads a matrix of finite numbers with at least one row and column, of the given shape if one is known.
+    /// Reads the tensor `name` as a matrix of finite numbers with at least one row and column. If a `shape` is given,
+    /// any other shape is an error.
     pub(super) fn matrix(&self, name: &str, shape: Option<(usize, usize)>) -> Result<Matrix> {
         let (found, data) = self.tensor(name, Dtype::F32)?;
         let &[rows, cols] = &found[..] else {
@@ -120,7 +121,7 @@ impl<'a> Reader<'a> {
         Ok(matrix)
     }
 
-    /// Reads a list of `length` finite numbers.
+    /// Reads the tensor `name` as a list of `length` finite numbers.
     pub(super) fn floats(&self, name: &str, length: usize) -> Result<Vec<f32>> {
         let values = self.vector(name, Dtype::F32, Some(length), f32::from_le_bytes)?;
         if values.iter().all(|value| value.is_finite()) {
@@ -129,7 +130,7 @@ impl<'a> Reader<'a> {
         Err(self.problem(format!("`{name}` holds a number that is not finite")))
     }
 
-    /// Reads a list of `length` probabilities, each from 0 to 1.
+    /// Reads the tensor `name` as a list of `length` probabilities, each from 0 to 1.
     pub(super) fn probabilities(&self, name: &str, length: usize) -> Result<Vec<f32>> {
         let values = self.floats(name, length)?;
         if values.iter().all(|value| (0.0..=1.0).contains(value)) {
@@ -138,7 +139,7 @@ impl<'a> Reader<'a> {
         Err(self.problem(format!("`{name}` holds a number that is no probability")))
     }
 
-    /// Reads a list of `length` numbers above 0.
+    /// Reads the tensor `name` as a list of `length` numbers above 0.
     pub(super) fn positive(&self, name: &str, length: usize) -> Result<Vec<f32>> {
         let values = self.floats(name, length)?;
         if values.iter().all(|value| *value > 0.0) {
@@ -147,7 +148,8 @@ impl<'a> Reader<'a> {
         Err(self.problem(format!("`{name}` holds a number that is not positive")))
     }
 
-    /// Reads a list of class ids, each below `classes`.
+    /// Reads the tensor `name` as a list of class ids, each below `classes`. If a `length` is given, any other length
+    /// is an error.
     pub(super) fn labels(&self, name: &str, length: Option<usize>, classes: usize) -> Result<Vec<u32>> {
         let labels = self.vector(name, Dtype::U32, length, u32::from_le_bytes)?;
         match labels.iter().find(|label| **label as usize >= classes) {
@@ -156,7 +158,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a table of numbers below `bound`, with `rows` rows.
+    /// Reads the tensor `name` as a table of `rows` rows that holds point indices below `bound`.
     pub(super) fn ids(&self, name: &str, rows: usize, bound: usize) -> Result<Vec<u32>> {
         let (shape, data) = self.tensor(name, Dtype::U32)?;
         let &[found, columns] = &shape[..] else {
@@ -171,7 +173,8 @@ impl<'a> Reader<'a> {
         Ok(ids)
     }
 
-    /// Reads a list of numbers, which may be ±∞ but not NaN.
+    /// Reads the tensor `name` as a list of scores, which may be ±∞ but not NaN. If a `length` is given, any other
+    /// length is an error.
     pub(super) fn scores(&self, name: &str, length: Option<usize>) -> Result<Vec<f64>> {
         let scores = self.vector(name, Dtype::F64, length, f64::from_le_bytes)?;
         if scores.iter().any(|score| score.is_nan()) {
@@ -180,12 +183,12 @@ impl<'a> Reader<'a> {
         Ok(scores)
     }
 
-    /// Reads a list of `length` row numbers; `None` if the file has no tensor of this name.
+    /// Reads the tensor `name` as a list of `length` row numbers; `None` if the file has no tensor of this name.
     pub(super) fn rows(&self, name: &str, length: usize) -> Result<Option<Vec<u32>>> {
         self.has(name).then(|| self.vector(name, Dtype::U32, Some(length), u32::from_le_bytes)).transpose()
     }
 
-    /// Reads `length` texts from a JSON array; `None` if the file has no tensor of this name.
+    /// Reads the tensor `name` as a JSON array of `length` texts; `None` if the file has no tensor of this name.
     pub(super) fn texts(&self, name: &str, length: usize) -> Result<Option<Vec<String>>> {
         if !self.has(name) {
             return Ok(None);
@@ -198,12 +201,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a list of hashes, which may be any numbers of 64 bits.
+    /// Reads the tensor `name` as a list of hashes, each of which may be any 64-bit number.
     pub(super) fn hashes(&self, name: &str) -> Result<Vec<u64>> {
         self.vector(name, Dtype::U64, None, u64::from_le_bytes)
     }
 
-    /// Reads a list of offsets that ascend from 0 to `end`.
+    /// Reads the tensor `name` as a list of offsets, which ascend from 0 to `end`.
     pub(super) fn offsets(&self, name: &str, end: usize) -> Result<Vec<usize>> {
         let offsets = self.vector(name, Dtype::U64, None, u64::from_le_bytes)?;
         let offsets: Vec<usize> =
@@ -214,7 +217,8 @@ impl<'a> Reader<'a> {
         Err(self.problem(format!("`{name}` does not ascend from 0 to {end}")))
     }
 
-    /// Reads a list of numbers of the type `kind`, of the given length if one is known.
+    /// Reads the tensor `name` as a list of numbers of the type `kind`. If a `length` is given, any other length is an
+    /// error.
     fn vector<T, const N: usize>(
         &self,
         name: &str,
@@ -235,7 +239,7 @@ impl<'a> Reader<'a> {
         Ok(numbers(data, decode))
     }
 
-    /// Returns the shape and the bytes of a tensor, which must have the type `kind`.
+    /// Returns the shape and the bytes of the tensor `name`, which must have the type `kind`.
     fn tensor(&self, name: &str, kind: Dtype) -> Result<(Vec<usize>, &'a [u8])> {
         let tensor = self.tensors.tensor(name).map_err(|_| Error::MissingKey {
             path: self.path.to_owned(),
@@ -250,7 +254,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Decodes numbers of N bytes.
+/// Decodes numbers of N bytes each by the function `decode`.
 fn numbers<T, const N: usize>(data: &[u8], decode: fn([u8; N]) -> T) -> Vec<T> {
     let (chunks, _) = data.as_chunks::<N>();
     chunks.iter().map(|&bytes| decode(bytes)).collect()

@@ -56,18 +56,19 @@ impl ParquetFile {
         fields.map(|field| field.name().to_owned()).collect()
     }
 
-    /// Returns the text of this key in the file's metadata.
+    /// Returns the text under this `key` in the file's metadata, if there is one.
     pub(super) fn note(&self, key: &str) -> Option<&str> {
         let notes = self.metadata.file_metadata().key_value_metadata().into_iter().flatten();
         notes.filter(|note| note.key == key).find_map(|note| note.value.as_deref())
     }
 
-    /// Reports a missing column.
+    /// Returns the error for a missing column. `key` is the name of the column, and `help` the advice.
     pub(super) fn missing(&self, key: &str, help: &'static str) -> Error {
         Error::MissingKey { path: self.path.clone(), key: key.to_owned(), found: self.names(), help }
     }
 
-    /// Returns the first leaf of the schema under the top-level column `name`.
+    /// Returns the first leaf of the schema (a column without columns inside) under the top-level column `name`. `None`
+    /// if no column has this name.
     pub(super) fn find(&self, name: &str) -> Option<Column> {
         let columns = self.metadata.file_metadata().schema_descr().columns();
         let of_name = |leaf: &ColumnDescPtr| leaf.path().parts().first().is_some_and(|part| part == name);
@@ -77,7 +78,8 @@ impl ParquetFile {
     }
 }
 
-/// A leaf of the schema, with the name of its top-level column and its index among all leaves (`place`).
+/// A leaf of the schema (a column without columns inside). `place` is its index among all leaves, and `name` the name
+/// of its top-level column.
 pub(super) struct Column {
     pub(super) place: usize,
     pub(super) leaf: ColumnDescPtr,
@@ -86,16 +88,17 @@ pub(super) struct Column {
     pub(super) name: String,
 }
 
-/// The values, definition levels and repetition levels of whole rows.
+/// The values of whole rows with their definition levels and repetition levels, in which Parquet encodes nulls and
+/// lists.
 pub(super) type Batch<'a, T> = (&'a [T], &'a [i16], &'a [i16]);
 
 /// A reader of one column, from start to end.
 pub(super) struct ColumnCursor<T: DataType> {
     file: ParquetFile,
     pub(super) column: Column,
-    /// The number of the next row group.
+    /// The index of the next row group to open.
     group: usize,
-    /// The number of compressed bytes that the remaining row groups may have, since all row groups together have no
+    /// The largest number of compressed bytes that the remaining row groups may have together. All row groups have no
     /// more bytes than the file.
     packed_left: u64,
     reader: Option<ColumnReaderImpl<T>>,
@@ -123,7 +126,7 @@ impl<T: DataType> ColumnCursor<T> {
         FilePart { path: &self.file.path, name: &self.column.name }
     }
 
-    /// Returns the next rows, at least one and at most `most`; `None` at the end.
+    /// Returns the next rows, at least one and at most `most` of them; `None` at the end of the column.
     pub(super) fn next(&mut self, most: usize) -> Result<Option<Batch<'_, T::T>>> {
         loop {
             if self.reader.is_none() && !self.open_group()? {
@@ -147,7 +150,7 @@ impl<T: DataType> ColumnCursor<T> {
         }
     }
 
-    /// Opens the next row group; returns false at the end.
+    /// Opens the next row group; returns false if there is none.
     fn open_group(&mut self) -> Result<bool> {
         let metadata = self.file.metadata.clone();
         let Some(group) = metadata.row_groups().get(self.group) else { return Ok(false) };
@@ -188,7 +191,7 @@ impl<T: DataType> ColumnCursor<T> {
         taken
     }
 
-    /// Returns an error if the number of rows differs from the file's metadata.
+    /// Returns an error unless the number of rows that were `found` is the number in the file's metadata.
     pub(super) fn check_rows(&self, found: usize) -> Result<()> {
         let claimed = self.file.metadata.file_metadata().num_rows();
         if i64::try_from(found) == Ok(claimed) {

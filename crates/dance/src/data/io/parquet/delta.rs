@@ -1,18 +1,18 @@
-//! Checks of delta-encoded strings before they are decoded, since the decoder allocates as many lengths as their header
-//! states.
+//! Checks of delta-encoded strings before they are decoded. The decoder allocates memory for as many string lengths as
+//! a header in the page states.
 //!
-//! A run of deltas starts with varints for the size of a block, its number of miniblocks, the number of values and the
-//! first value. Every block then has a varint, the widths of its miniblocks (a byte each) and their bits. A page with
-//! `DELTA_LENGTH_BYTE_ARRAY` has one run of lengths before its bytes; with `DELTA_BYTE_ARRAY` it has a run of prefix
-//! lengths and a run of suffix lengths.
+//! A run of deltas starts with four varints: the size of a block, the number of miniblocks in a block, the number of
+//! values and the first value. Every block then has a varint, the widths of its miniblocks (a byte each) and the bits
+//! of its miniblocks. A page with the encoding `DELTA_LENGTH_BYTE_ARRAY` has one run, of string lengths, before the
+//! bytes of the strings. With `DELTA_BYTE_ARRAY` it has a run of prefix lengths and a run of suffix lengths.
 
 use parquet::basic::Encoding;
 use parquet::column::page::Page;
 
 use crate::data::io::parquet::footer::varint;
 
-/// Returns whether the runs of lengths in a page state no more values than the page has. `levels` are the largest
-/// repetition and definition level.
+/// Returns whether each [run](self) in a page states at most as many values as the page has. `levels` holds the largest
+/// repetition level and the largest definition level of the column.
 pub(super) fn counts_are_valid(page: &Page, levels: [i16; 2]) -> bool {
     let (encoding, values) = match page {
         Page::DataPage { encoding, num_values, .. } | Page::DataPageV2 { encoding, num_values, .. } => {
@@ -28,7 +28,8 @@ pub(super) fn counts_are_valid(page: &Page, levels: [i16; 2]) -> bool {
     data_of(page, levels).and_then(|data| check_runs(data, runs, values)).is_some()
 }
 
-/// Returns the bytes of a page after its repetition and definition levels.
+/// Returns the bytes of a page after its levels. `levels` holds the largest repetition level and the largest definition
+/// level of the column.
 fn data_of(page: &Page, levels: [i16; 2]) -> Option<&[u8]> {
     match page {
         Page::DataPage { buf, rep_level_encoding, def_level_encoding, .. } => {
@@ -53,7 +54,8 @@ fn data_of(page: &Page, levels: [i16; 2]) -> Option<&[u8]> {
     }
 }
 
-/// Checks `runs` runs of deltas; `None` if one is invalid or states more than `most` values.
+/// Checks the first `runs` [runs](self) of deltas in `data`. Returns `None` if one is invalid or states more than
+/// `most` values.
 fn check_runs(mut data: &[u8], runs: usize, most: u64) -> Option<()> {
     for run in 0..runs {
         let (block, miniblocks, count) = (varint(&mut data)?, varint(&mut data)?, varint(&mut data)?);

@@ -12,10 +12,11 @@ use crate::data::io::parquet::cursor::{Column, ColumnCursor, ParquetFile};
 use crate::data::io::parquet::guard::catch_panics;
 use crate::error::Result;
 
-/// The number of bytes of memory that a value takes beside its own bytes.
+/// The number of bytes of memory that a field's value takes in addition to its contents.
 const VALUE: u64 = 32;
 
-/// A Parquet file for reading single fields.
+/// A Parquet file whose fields are read one by one. A field has one value per row, at the top level or within a record,
+/// as `image.bytes` has.
 pub struct ParquetFields {
     file: ParquetFile,
 }
@@ -27,7 +28,7 @@ impl std::fmt::Debug for ParquetFields {
 }
 
 impl ParquetFields {
-    /// Opens a file.
+    /// Opens a Parquet file.
     pub fn open(path: &Path) -> Result<Self> {
         let file = crate::data::io::open::open(path, "parquet")?;
         catch_panics(path, || Ok(Self { file: ParquetFile::open(path, file)? }))
@@ -39,12 +40,12 @@ impl ParquetFields {
         leaves.map(|leaf| leaf.path().string()).collect()
     }
 
-    /// Returns the text of this key in the file's metadata.
+    /// Returns the text under this `key` in the file's metadata, if there is one.
     pub fn note(&self, key: &str) -> Option<&str> {
         self.file.note(key)
     }
 
-    /// Reads the values of a field, one per row; `None` is a null.
+    /// Reads the values of the field `name`, one per row; `None` is a null.
     pub fn read(&self, name: &str) -> Result<Vec<Option<Vec<u8>>>> {
         catch_panics(&self.file.path, || self.decode(name))
     }

@@ -13,8 +13,9 @@ pub(super) fn schema_is_valid(footer: &[u8]) -> bool {
     ThriftReader { rest: footer }.schema().is_some()
 }
 
-/// Returns the uncompressed and the compressed size in a page header, fields 2 and 3; `None` unless the bytes start
-/// with a page header. If a field is repeated, the worse value counts.
+/// Returns the uncompressed and the compressed size that a page header states in its fields 2 and 3; `None` unless the
+/// bytes start with a page header. If a field is repeated, the more suspicious value counts: the larger uncompressed
+/// size, the smaller compressed size.
 pub(super) fn page_sizes(header: &[u8]) -> Option<(u64, u64)> {
     let mut reader = ThriftReader { rest: header };
     let (mut id, mut unpacked, mut packed): (i64, Option<u64>, Option<u64>) = (0, None, None);
@@ -48,7 +49,8 @@ struct ThriftReader<'a> {
 }
 
 impl ThriftReader<'_> {
-    /// Checks the schema. Reads all fields of the footer, since a second schema would replace the first.
+    /// Checks the [schema](self) of a footer. Reads all fields of the footer, since a second schema would replace the
+    /// first.
     fn schema(&mut self) -> Option<()> {
         let (mut id, mut found) = (0, None);
         loop {
@@ -61,7 +63,7 @@ impl ThriftReader<'_> {
         }
     }
 
-    /// Checks the list of nodes.
+    /// Checks that the nodes of the schema, in depth-first order, form a tree no deeper than [`DEEPEST`].
     fn nodes(&mut self) -> Option<()> {
         let (count, kind) = self.list()?;
         // For every level, the number of children that have not been read.
@@ -88,7 +90,7 @@ impl ThriftReader<'_> {
         Some(())
     }
 
-    /// Reads a node and returns its number of children.
+    /// Reads a node of the schema and returns its number of children.
     fn children(&mut self) -> Option<u64> {
         let (mut id, mut children) = (0, 0);
         loop {
@@ -101,7 +103,8 @@ impl ThriftReader<'_> {
         }
     }
 
-    /// Returns the type of the next field, or `STOP` at the end of the struct, and sets `id` to its number.
+    /// Returns the type of the next field and sets `id` to the field's number. At the end of the struct it returns
+    /// `STOP`.
     fn field(&mut self, id: &mut i64) -> Option<u8> {
         let byte = self.byte()?;
         if byte == STOP {
@@ -128,7 +131,8 @@ impl ThriftReader<'_> {
         (count <= self.rest.len() as u64).then_some((count, byte & 0x0f))
     }
 
-    /// Skips a value of this type.
+    /// Skips a value of the type `kind`, which lies `depth` lists or structs deep. Returns `None` beyond the depth
+    /// [`DEEPEST`].
     fn skip(&mut self, kind: u8, depth: usize) -> Option<()> {
         if depth > DEEPEST {
             return None;
@@ -175,7 +179,8 @@ impl ThriftReader<'_> {
     }
 }
 
-/// Reads a varint, which has seven bits of a number per byte; `None` if the bytes end or the number is too long.
+/// Reads a varint, which has seven bits of a number in each byte, and moves `data` behind it. Returns `None` if the
+/// bytes end or the number is too long.
 pub(super) fn varint(data: &mut &[u8]) -> Option<u64> {
     let mut value = 0u64;
     for shift in (0..70).step_by(7) {

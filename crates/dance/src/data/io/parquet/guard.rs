@@ -1,4 +1,4 @@
-//! Conversion of panics in third-party decoders, which some damaged files cause, to errors.
+//! Conversion of panics to errors. Some damaged files cause panics in third-party decoders.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
@@ -12,9 +12,9 @@ thread_local! {
     static CAUGHT: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs the decoder `work` and converts its panics to errors. A decoder panics on an unknown level encoding, an
-/// overflow in a page header, or a text longer than its page. The decoder's state is dropped or never used again, so no
-/// invalid state remains.
+/// Runs the decoder `work` and turns its panics into errors that name `path`. A decoder panics on an unknown level
+/// encoding, an overflow in a page header, or a text longer than its page. Nothing uses the decoder's state after a
+/// panic, so no invalid state remains.
 pub(super) fn catch_panics<T>(path: &Path, work: impl FnOnce() -> Result<T>) -> Result<T> {
     let before = CAUGHT.replace(true);
     let done = catch_unwind(AssertUnwindSafe(work));
@@ -22,8 +22,8 @@ pub(super) fn catch_panics<T>(path: &Path, work: impl FnOnce() -> Result<T>) -> 
     done.unwrap_or_else(|_| Err(Error::format(path, "is damaged: it cannot be decoded. Save it again")))
 }
 
-/// Installs a panic hook that prints no message for panics that the readers of this library convert to errors. Only
-/// programs should call it, since the hook is global.
+/// Installs a panic hook that prints no message for panics that this library turns into errors. The hook is global, so
+/// programs should call this function, and libraries should not.
 pub fn silence_caught_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

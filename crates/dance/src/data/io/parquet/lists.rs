@@ -27,7 +27,7 @@ enum AnyCursor {
 }
 
 impl ListColumn {
-    /// Starts to read a column; returns an error if it does not hold lists of floats.
+    /// Starts to read a column, or returns an error if the column does not hold lists of floats.
     pub(super) fn new(file: &ParquetFile, column: Column) -> Result<Self> {
         let leaf = &column.leaf;
         let wrong = |found: &str| {
@@ -48,7 +48,8 @@ impl ListColumn {
         Ok(Self { cursor, rows: 0 })
     }
 
-    /// Returns the next rows: at least `wanted` and at most a few hundred more, or fewer at the end of the file.
+    /// Returns the next rows of the column: at least `wanted` of them and at most a few hundred more. At the end of the
+    /// file there may be fewer.
     pub(super) fn take(&mut self, wanted: usize) -> Result<LargeListArray> {
         let half = |value: &FixedLenByteArray| {
             value.data().first_chunk().map_or(f32::NAN, |&bytes| f16::from_le_bytes(bytes).to_f32())
@@ -68,7 +69,7 @@ impl ListColumn {
         }
     }
 
-    /// Returns an error if the number of rows differs from the file's metadata.
+    /// Returns an error unless `rows`, the number of rows that were read, is the number in the file's metadata.
     pub(super) fn check_end(&self, rows: usize) -> Result<()> {
         match &self.cursor {
             AnyCursor::Single(cursor) => cursor.check_rows(rows),
@@ -78,8 +79,8 @@ impl ListColumn {
     }
 }
 
-/// Reads at least `wanted` rows and at most a few hundred more, or fewer at the end of the file. `rows` counts the rows
-/// read so far.
+/// Reads at least `wanted` rows and at most a few hundred more; at the end of the file there may be fewer. `rows`
+/// counts the rows read so far, and the function increases it.
 fn take<T: DataType>(
     cursor: &mut ColumnCursor<T>,
     wanted: usize,

@@ -42,7 +42,7 @@ use guard::catch_panics;
 use lists::ListColumn;
 use values::ValueColumn;
 
-/// Reads a whole Parquet file.
+/// Reads all rows of a Parquet file.
 pub(super) fn read(path: &Path, file: File, options: &ReadOptions) -> Result<Table> {
     match ParquetBlocks::open(path, file, options)?.next(usize::MAX, None)? {
         Some(Block { table: Some(table), .. }) => Ok(table),
@@ -59,14 +59,14 @@ pub(super) struct ParquetBlocks {
     provenance: Option<ValueColumn>,
     encoder: Option<EncoderIdentity>,
     label_column: String,
-    /// The number of dimensions of the first row.
+    /// The number of dimensions of the first row, which all other rows must have.
     width: Option<usize>,
     /// The number of rows returned so far.
     done: usize,
 }
 
 impl ParquetBlocks {
-    /// Opens a file and finds its columns.
+    /// Opens a Parquet file and finds its columns of embeddings, labels, ids and provenance.
     pub(super) fn open(path: &Path, file: File, options: &ReadOptions) -> Result<Self> {
         catch_panics(path, || Self::of(ParquetFile::open(path, file)?, options))
     }
@@ -108,9 +108,11 @@ impl ParquetBlocks {
         text.map(|text| EncoderIdentity::from_json(text).map_err(|problem| part.error(problem))).transpose()
     }
 
-    /// Returns the next rows: at least `rows` and at most a few hundred more, fewer if the file ends, `None` at the
-    /// end. With a `shape`, invalid rows are returned separately, and labels are not returned; without it, an invalid
-    /// row is an error.
+    /// Returns the next rows: at least `rows` of them and at most a few hundred more. There may be fewer at the end of
+    /// the file; after the end it returns `None`.
+    ///
+    /// With a `shape`, invalid rows are returned apart from the points of this shape, and labels are not returned.
+    /// Without it, an invalid row is an error.
     pub(super) fn next(&mut self, rows: usize, shape: Option<PointShape>) -> Result<Option<Block>> {
         let path = self.file.path.clone();
         catch_panics(&path, || self.decode(rows, shape))
@@ -187,7 +189,7 @@ impl ParquetBlocks {
         Ok(Some(found))
     }
 
-    /// Reports the first invalid row.
+    /// Returns the error for the invalid row number `row` of the file.
     fn invalid_row(&self, row: usize, problem: PointProblem) -> Error {
         let problem = match problem {
             PointProblem::NotFinite { column, value } => {

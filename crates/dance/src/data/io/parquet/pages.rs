@@ -1,5 +1,5 @@
-//! Checked reading of the pages of an untrusted Parquet file. The decoder allocates the sizes that a page states, so
-//! reads beyond the file's end and pages with impossible sizes are refused.
+//! Checked reading of the pages of an untrusted Parquet file. The decoder allocates as much memory as a page states. So
+//! reads beyond the end of the file and pages with impossible sizes are refused.
 
 use std::fs::File;
 
@@ -12,15 +12,16 @@ use crate::data::io::budget::Budget;
 use crate::data::io::parquet::delta::counts_are_valid;
 use crate::data::io::parquet::footer::page_sizes;
 
-/// The number of values that a column may have, however few bytes it has: a constant column compresses to a few bytes.
+/// The number of values that any column may have, however few compressed bytes it takes. A constant column, for
+/// example, compresses to a few bytes.
 const ALWAYS_PLAUSIBLE: u64 = 1 << 22;
-/// The largest number of values per compressed byte of a larger column.
+/// The largest number of values per compressed byte, for a column with more values than [`ALWAYS_PLAUSIBLE`].
 const RATIO: u64 = 1024;
-/// The largest number of bytes of a page header. It has a few dozen bytes, and may hold the smallest and largest value
-/// of the page.
+/// The largest number of bytes of a page header. A typical header has a few dozen bytes, and more if it holds the
+/// smallest and the largest value of its page.
 const LONGEST_HEADER: u64 = 1 << 16;
 
-/// Returns whether a column of `values` values can be compressed to `packed` bytes.
+/// Returns whether a column with this number of `values` can be compressed to `packed` bytes.
 pub(super) fn plausible(values: u64, packed: u64) -> bool {
     values <= ALWAYS_PLAUSIBLE.max(packed.saturating_mul(RATIO))
 }
@@ -37,8 +38,8 @@ impl BoundedFile {
         Ok(Self { file, length })
     }
 
-    /// Returns the offset and the length of the footer. It ends before the last 8 bytes, which are its length and
-    /// `PAR1`.
+    /// Returns the offset and the length of the footer. The footer ends 8 bytes before the end of the file; these bytes
+    /// hold its length and the text `PAR1`.
     fn footer_place(&self) -> Result<(u64, usize)> {
         let end = self.length.checked_sub(8).ok_or_else(|| ParquetError::EOF("the file is too short".into()))?;
         let tail = self.get_bytes(end, 8)?;
@@ -54,7 +55,7 @@ impl BoundedFile {
         self.get_bytes(start, length)
     }
 
-    /// Returns an error if the bytes lie beyond the file's end.
+    /// Returns an error unless `length` bytes from the offset `start` lie within the file.
     fn check(&self, start: u64, length: u64) -> Result<()> {
         if start.checked_add(length).is_some_and(|end| end <= self.length) {
             return Ok(());
@@ -94,14 +95,14 @@ impl ChunkReader for BoundedFile {
     }
 }
 
-/// A page reader that refuses more values than the column chunk has.
+/// A page reader that refuses pages with more values than the file states for this part of the column (a column chunk).
 ///
-/// `peek_next_page` decodes the page and stores it. The decoder's own reader would instead read the file at offsets
+/// The method `peek_next_page` decodes the page and stores it. The decoder's own method would read the file at offsets
 /// without a page header.
 pub(super) struct CheckedPages<P> {
     inner: P,
     values_left: u64,
-    /// The largest repetition and definition level.
+    /// The largest repetition level and the largest definition level of the column.
     levels: [i16; 2],
     /// The page that `peek_next_page` has read, until it is returned.
     next: Option<Page>,
@@ -159,7 +160,7 @@ impl<P: PageReader> PageReader for CheckedPages<P> {
         self.get_next_page().map(drop)
     }
 
-    /// Returns true only at the end, since without an index a row may continue in the next page.
+    /// Returns true only at the end of the column, since a row may continue in the next page.
     fn at_record_boundary(&mut self) -> Result<bool> {
         Ok(self.peek_next_page()?.is_none())
     }

@@ -8,7 +8,7 @@ use crate::data::io::FilePart;
 use crate::data::io::parquet::cursor::{Column, ColumnCursor, ParquetFile};
 use crate::error::Result;
 
-/// A column of values, read in blocks of rows.
+/// A column with one value per row, read in blocks of rows.
 pub(super) struct ValueColumn {
     name: String,
     cursor: AnyCursor,
@@ -28,7 +28,8 @@ enum AnyCursor {
 }
 
 impl ValueColumn {
-    /// Starts to read a column; returns an error if it holds lists, records or values of another type.
+    /// Starts to read a column. Returns an error if the column holds lists, records, or values that are neither
+    /// integers, booleans, floats nor strings.
     pub(super) fn new(file: &ParquetFile, column: Column) -> Result<Self> {
         let (leaf, name) = (column.leaf.clone(), column.name.clone());
         let wrong = |found: &str| {
@@ -66,8 +67,8 @@ impl ValueColumn {
         &self.name
     }
 
-    /// Reads the values of the next `rows` rows, which must exist. The index of a null among them is added to
-    /// `missing`; without `missing`, a null is an error.
+    /// Reads the values of the next `rows` rows, which must exist. If `missing` is given, the index of every null among
+    /// these rows is added to it. Without `missing`, a null is an error.
     pub(super) fn take(&mut self, rows: usize, missing: Option<&mut Vec<usize>>) -> Result<RawLabels> {
         let first = self.rows;
         self.rows += rows;
@@ -108,7 +109,7 @@ impl ValueColumn {
         }
     }
 
-    /// Returns an error if the column has more than `rows` rows, the number of embeddings.
+    /// Returns an error if the column has more than `rows` rows, which is the number of embeddings.
     pub(super) fn check_end(&mut self, rows: usize) -> Result<()> {
         match &mut self.cursor {
             AnyCursor::Boolean(cursor) => check_end(cursor, rows),
@@ -128,8 +129,8 @@ fn check_end<T: DataType>(cursor: &mut ColumnCursor<T>, rows: usize) -> Result<(
     }
 }
 
-/// Reads the values of the next `rows` rows, which begin at row `first` of the file. A null is replaced by `filler` and
-/// its index added to `missing`; without `missing`, a null is an error.
+/// Reads the values of the next `rows` rows; `first` is the number of the first of them in the file. A null becomes
+/// `filler`, and its index among these rows is added to `missing`. Without `missing`, a null is an error.
 fn take<T: DataType>(
     cursor: &mut ColumnCursor<T>,
     rows: usize,
