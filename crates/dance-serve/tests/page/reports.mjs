@@ -8,19 +8,35 @@ import { pathToFileURL } from "node:url";
 import { axe, binary, browser, faults, fits, folder, LOOKS, open, pictures } from "./browser.mjs";
 import { colours } from "./colours.mjs";
 
-const run = (...args) => execFileSync(binary, [...args, "--quiet"], { cwd: folder, stdio: ["ignore", "ignore", "inherit"] });
+const run = (...args) =>
+  execFileSync(binary, [...args, "--quiet"], { cwd: folder, stdio: ["ignore", "ignore", "inherit"] });
 
 /** Checks that every chart is drawn, has a description and a headline with a number. */
 async function drawn(page, where) {
-  await page.waitForFunction(() => [...document.querySelectorAll("figure.chart")].every((figure) => figure.querySelector(".plot svg")));
-  const charts = await page.locator("figure.chart").evaluateAll((figures) => figures.map((figure) => {
-    const svg = figure.querySelector(".plot svg");
-    const marks = svg.querySelectorAll("path, circle, rect, line, text");
-    return { id: figure.id, headline: figure.querySelector("h3").textContent, description: svg.getAttribute("aria-label"), role: svg.getAttribute("role"), width: svg.getBoundingClientRect().width, marks: marks.length, broken: svg.outerHTML.includes("NaN") };
-  }));
+  await page.waitForFunction(() =>
+    [...document.querySelectorAll("figure.chart")].every((figure) => figure.querySelector(".plot svg")),
+  );
+  const charts = await page.locator("figure.chart").evaluateAll((figures) =>
+    figures.map((figure) => {
+      const svg = figure.querySelector(".plot svg");
+      const marks = svg.querySelectorAll("path, circle, rect, line, text");
+      return {
+        id: figure.id,
+        headline: figure.querySelector("h3").textContent,
+        description: svg.getAttribute("aria-label"),
+        role: svg.getAttribute("role"),
+        width: svg.getBoundingClientRect().width,
+        marks: marks.length,
+        broken: svg.outerHTML.includes("NaN"),
+      };
+    }),
+  );
   assert.ok(charts.length >= 4, where);
   for (const chart of charts) {
-    assert.ok(chart.width > 200 && chart.marks > 4 && !chart.broken && chart.role === "img" && chart.description, `${where}: ${JSON.stringify(chart)}`);
+    assert.ok(
+      chart.width > 200 && chart.marks > 4 && !chart.broken && chart.role === "img" && chart.description,
+      `${where}: ${JSON.stringify(chart)}`,
+    );
     assert.match(chart.headline, /\d/, `${where}: ${chart.id} has a headline without a number`);
     assert.doesNotMatch(chart.headline, /NaN|inf/, `${where}: ${chart.id}`);
   }
@@ -30,13 +46,28 @@ async function drawn(page, where) {
 async function sorts(page) {
   const column = 2;
   await page.locator("table").first().locator("thead th").nth(column).locator("button").focus();
-  const values = () => page.locator("table").first().locator("tbody tr").evaluateAll((rows, column) => rows.map((row) => Number(row.cells[column].dataset.value)).filter((value) => !Number.isNaN(value)), column);
+  const values = () =>
+    page
+      .locator("table")
+      .first()
+      .locator("tbody tr")
+      .evaluateAll(
+        (rows, column) =>
+          rows.map((row) => Number(row.cells[column].dataset.value)).filter((value) => !Number.isNaN(value)),
+        column,
+      );
   await page.keyboard.press("Enter");
   const up = await values();
   await page.keyboard.press("Enter");
   const down = await values();
-  assert.deepEqual(up, [...up].sort((a, b) => a - b));
-  assert.deepEqual(down, [...up].sort((a, b) => b - a));
+  assert.deepEqual(
+    up,
+    [...up].sort((a, b) => a - b),
+  );
+  assert.deepEqual(
+    down,
+    [...up].sort((a, b) => b - a),
+  );
 }
 
 async function look(name, file) {
@@ -65,7 +96,18 @@ async function look(name, file) {
 
 try {
   colours(folder);
-  run("bench", "colours.csv", "-o", "results", "--seeds", "2", "--evaluations", "3", "--ablate", "mix,rank-neighbors,contrast-neighbors,reference");
+  run(
+    "bench",
+    "colours.csv",
+    "-o",
+    "results",
+    "--seeds",
+    "2",
+    "--evaluations",
+    "3",
+    "--ablate",
+    "mix,rank-neighbors,contrast-neighbors,reference",
+  );
   await look("report", join(folder, "results", "report.html"));
   run("demo", "--evaluations", "3", "--report", "demo.html");
   await look("demo", join(folder, "demo.html"));
