@@ -16,7 +16,7 @@ const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 const STYLE: &str = "text/css; charset=utf-8";
 const INDEX: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/page/index.html"));
 /// The name, media type and text of every file.
-const FILES: [(&str, &str, &str); 11] = files![
+const FILES: [(&str, &str, &str); 15] = files![
     "page.css" "text/css; charset=utf-8",
     "main.js" "text/javascript; charset=utf-8",
     "api.js" "text/javascript; charset=utf-8",
@@ -28,6 +28,10 @@ const FILES: [(&str, &str, &str); 11] = files![
     "review.js" "text/javascript; charset=utf-8",
     "try.js" "text/javascript; charset=utf-8",
     "reference.js" "text/javascript; charset=utf-8",
+    "read.js" "text/javascript; charset=utf-8",
+    "format.js" "text/javascript; charset=utf-8",
+    "keyboard.js" "text/javascript; charset=utf-8",
+    "pictures.js" "text/javascript; charset=utf-8",
 ];
 
 /// Returns the HTML of the page.

@@ -195,6 +195,12 @@ test("a label keeps its kind", () => {
   assert.ok(isSame(7, "7") && !isSame(7, "70"));
 });
 
+test("the server has every file of the page", () => {
+  const served = readFileSync(join(root, "crates/dance-serve/src/page.rs"), "utf8");
+  const files = readdirSync(join(root, "crates/dance-serve/page")).filter((name) => name !== "package.json");
+  for (const name of files) assert.ok(served.includes(`"${name}"`) || served.includes(`/page/${name}`), name);
+});
+
 test("no line of a script or a style is longer than 120 characters", () => {
   const folders = ["crates/dance-serve/page", "crates/dance-serve/tests/page", "crates/dance-page/assets", "tools"];
   const files = folders.flatMap((folder) => readdirSync(join(root, folder)).map((name) => join(folder, name)));

@@ -28,7 +28,8 @@ pub(super) fn of(story: &Story) -> String {
          new points do, with <strong>{:.2} labels</strong> each on average.</p>\
          <p><small>If the guarantee holds, the share is between {:.1} % and {:.1} %, 95 times in 100.</small></p></div>\
          </div><p>{} points of {} dimensions in {} classes ({}): {kernel} fitted a kernel, {calibration} calibrated \
-         it, and the other {test} are test points. The kernel alone is right on {:.1} % of the test points.</p></header>\
+         it, and the other {test} are test points. The kernel alone is right on {:.1} % of the test points.</p>\
+         </header>\
          <section><h2>Coverage and size</h2>{}</section>{}\
          <section><h2>Sets, and the search for a kernel</h2>{}</section>\
          <section><h2>Five points</h2><ul class=\"legend\"><li><strong>Bold</strong> best answer</li>\
