@@ -116,7 +116,7 @@ function drawInto(box, found, place, meaning, shown, again) {
     again();
   };
   box.replaceChildren(
-    name === null ? h("h2", {}, "Your point") : h("h2", { class: "shown", tabindex: "-1" }, face(name, "large")),
+    heading(name, meaning),
     answer(found, best, inSet, given, meaning),
     usedNote(place),
     nearest(best),
@@ -126,6 +126,13 @@ function drawInto(box, found, place, meaning, shown, again) {
     rows(left),
     more > 0 ? h("button", { type: "button", onclick: showAll }, `Show ${plural(more, "more label")}`) : "",
   );
+}
+
+/** The picture or text of a point. Under review, it stands beside the explanation already.
+ * @param {import("./api.js").Label | null} name @param {Meaning} meaning */
+function heading(name, meaning) {
+  if (meaning === "given") return h("h2", {}, "The answer of the model");
+  return name === null ? h("h2", {}, "Your point") : h("h2", { class: "shown" }, face(name, "large"));
 }
 
 /** What it is, how sure that is, and what to do now.
@@ -142,6 +149,8 @@ function answer(found, best, inSet, given, meaning) {
   if (!chips.length) chips.push(h("span", { class: "chip empty" }, "empty set"));
   const words = { true: "True label", given: "Label in the file" }[meaning];
   const verdict = covered ? "in the set" : "not in the set";
+  // A label under review is neither right nor wrong yet.
+  const [look, sign] = meaning === "given" ? ["", ""] : covered ? ["given", "✓ "] : ["given missed", "✗ "];
   return h(
     "dl",
     { class: "answer" },
@@ -149,17 +158,9 @@ function answer(found, best, inSet, given, meaning) {
     h("dd", { class: "best" }, h("strong", {}, breakable(best.label)), " ", sure(best.probability)),
     h("dt", {}, `Set at ${percent(target())}`),
     h("dd", { class: "chips" }, chips),
-    given !== null && h("dt", {}, words),
-    given !== null &&
-      h(
-        "dd",
-        { class: covered ? "given" : "given missed" },
-        `${covered ? "✓" : "✗"} `,
-        breakable(given),
-        `, ${verdict}`,
-      ),
-    h("dt", {}, "What now"),
-    h("dd", { class: "now" }, advice(found, inSet.length, hasNew)),
+    given !== null && [h("dt", {}, words), h("dd", { class: look }, sign, breakable(given), `, ${verdict}`)],
+    // Under review, a person is deciding already.
+    meaning === "true" && [h("dt", {}, "What now"), h("dd", { class: "now" }, advice(found, inSet.length, hasNew))],
   );
 }
 

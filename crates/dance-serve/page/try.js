@@ -52,6 +52,8 @@ export function open(main) {
         .map((_, place) => h("option", { value: String(place) }, `${number(place + 1)} of ${many}`)),
     );
     await explain(answer, { embedding: points[0] });
+    // On a phone the answer is below the form.
+    if (answer.getBoundingClientRect().top > innerHeight) answer.scrollIntoView({ block: "start" });
   };
   const ask = () => {
     try {
