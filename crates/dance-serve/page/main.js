@@ -109,7 +109,10 @@ async function start() {
     `${number(calibrated)} calibration points`;
   byId("model").title = `${name}, version ${version}, hash ${hash}`;
   byId("promise").textContent = guaranteed ? "Promised" : "Target";
-  if (state.model.points) take(await get(PATHS.points));
+  if (state.model.points) {
+    take(await get(PATHS.points));
+    await review.fetchKnown();
+  }
   slider.value = String(Math.round(100 * (1 - (alphas[0] ?? 0.1))));
   state.hundredths = 100 - Number(slider.value);
   words();

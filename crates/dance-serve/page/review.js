@@ -82,7 +82,8 @@ export function update() {
   else updateDetail(view.detail);
 }
 
-async function fetchKnown() {
+/** Fetches the labels of the points of the page that are known. */
+export async function fetchKnown() {
   /** @type {import("./api.js").Known[]} */
   const known = await get(PATHS.labels);
   state.known = new Map(known.map((one) => [one.point, one]));

@@ -393,6 +393,12 @@ try {
     page = await open(`${server.url}#review`);
     await page.waitForSelector("#under");
     assert.match(await decided(), /^3 of/);
+    // Another view knows them too, at once.
+    const other = await open(server.url);
+    await other.waitForSelector("#points li");
+    await other.selectOption("#by-mark", "known");
+    assert.equal(await other.locator("#points li").count(), 3);
+    await other.context().close();
     await view(page, "coverage", ".chart svg");
     assert.equal(await page.locator("h3", { hasText: "3 random points were covered" }).count(), 1);
     assert.equal(await page.getByText("No alarm over 3 labels").count(), 1);
