@@ -93,7 +93,7 @@ pictures: target/page/chromium ## Draw the README's picture of the demo anew
 	cargo test --workspace --locked --no-run --quiet
 	cd target/page && node ../../tools/draw_demo.mjs ../debug/dance ../../docs/demo.svg
 
-test-api: target/api/requirements ## Check the server against its OpenAPI description, with a generated client and with Arrow
+test-api: target/api/requirements ## Check the server against its OpenAPI description, with clients of others and with Arrow
 	cargo test --workspace --locked --no-run --quiet
 	target/api/$(notdir $(BIN))/python crates/dance-serve/tests/api/run.py target/debug/dance
 

@@ -216,7 +216,7 @@ def main() -> None:
     print(f"half of it ({connections} connections): {half['per_second']:.0f} requests/s, median {half['p50_ms']:.2f} ms, p99 {half['p99_ms']:.2f} ms, {half['p99_ms'] / half['p50_ms']:.1f} times (wanted: below 5)")
     print(f"memory over {done:.0f} requests: {', '.join(f'{size:.0f}' for size in sizes[:: max(1, len(sizes) // 8)])} MiB")
     told = ", ".join(f"{times} × {status}" for status, times in sorted(crowded.items()))
-    print(f"{CROWD} connections at once: {told} in {crowded_seconds:.1f} s (429: come again)")
+    print(f"{CROWD} connections at once: {told} in {crowded_seconds:.1f} s (503: come again)")
     if other is None:
         print("FastAPI, scikit-learn and MAPIE: not asked, since the points have no labels to fit on")
     else:

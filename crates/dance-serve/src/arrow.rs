@@ -8,7 +8,6 @@ use arrow_ipc::writer::StreamWriter;
 use arrow_schema::DataType;
 use axum::http::{HeaderMap, header};
 use axum::response::{IntoResponse, Response};
-use dance::Dance;
 use dance::data::{Frame, arrow};
 use dance::model::{Include, Refusal};
 use serde_json::Value;
@@ -16,6 +15,7 @@ use serde_json::Value;
 use crate::points::{Points, Shape};
 use crate::predict::{self, Options, PredictRequest, PredictResponse};
 use crate::problem::{Problem, RowProblem};
+use crate::served::ServedModel;
 
 pub(crate) const MEDIA_TYPE: &str = "application/vnd.apache.arrow.stream";
 
@@ -31,11 +31,12 @@ pub(crate) fn accept_header(headers: &HeaderMap) -> Option<bool> {
     }
 }
 
-/// Reads the points of a stream, with `alpha` and `include` from the query: `?alpha=0.1,0.05&include=p-values`.
+/// Reads the points of a stream, with the options from the query:
+/// `?alpha=0.1,0.05&include=p_values&empty=top1`.
 pub(crate) fn read(bytes: &[u8], query: &str, shape: Shape) -> Result<PredictRequest, Problem> {
     let options = read_options(query)?;
     let invalid =
-        |error: &dyn std::fmt::Display| Problem::not_json(format!("the body is no Arrow IPC stream: {error}"));
+        |error: &dyn std::fmt::Display| Problem::malformed(format!("the body is no Arrow IPC stream: {error}"));
     let mut points = Points::default();
     for batch in StreamReader::try_new(bytes, None).map_err(|error| invalid(&error))? {
         let batch = batch.map_err(|error| invalid(&error))?;
@@ -78,9 +79,13 @@ fn read_options(query: &str) -> Result<Options, Problem> {
                 };
                 options.set_include(&value.split(',').map(include).collect::<Result<Vec<_>, _>>()?);
             }
+            "empty" => {
+                let empty = serde_json::from_value::<predict::Empty>(value.into());
+                options.set_empty(empty.map_err(|error| Problem::invalid(error.to_string()))?);
+            }
             other => {
                 return Err(Problem::invalid(format!(
-                    "`{other}` is not known; with Arrow there are `alpha` and `include`"
+                    "`{other}` is not known; with Arrow there are `alpha`, `include` and `empty`"
                 )));
             }
         }
@@ -103,8 +108,8 @@ fn id(column: &ArrayRef, row: usize) -> Result<Option<Value>, Problem> {
 }
 
 /// Returns the answers as a stream of one batch, with the columns of `dance predict`. The column `error` has the
-/// problem of an invalid row, and null elsewhere.
-pub(crate) fn respond(model: &Dance, all: &PredictResponse<'_>, include: Include) -> Result<Response, Problem> {
+/// problem of an invalid row, and null elsewhere. The metadata have the guarantee and the model.
+pub(crate) fn respond(served: &ServedModel, all: &PredictResponse<'_>, include: Include) -> Result<Response, Problem> {
     let refusal = |problem: &RowProblem| Refusal {
         row: problem.row,
         line: None,
@@ -112,7 +117,9 @@ pub(crate) fn respond(model: &Dance, all: &PredictResponse<'_>, include: Include
         id: problem.id.clone(),
     };
     let refused: Vec<Refusal> = all.problems.iter().map(refusal).collect();
-    let bytes = stream(&model.frame(&all.answers, Some(&refused), include, false));
+    let mut frame = served.model.frame(&all.answers, Some(&refused), include, false);
+    frame.notes.push(("model", serde_json::to_string(all.model).unwrap_or_default()));
+    let bytes = stream(&frame);
     Ok(([(header::CONTENT_TYPE, MEDIA_TYPE)], bytes.map_err(|_| Problem::internal())?).into_response())
 }
 

@@ -32,6 +32,11 @@ pub(crate) async fn read(state: &Arc<State>, request: Request) -> Result<Request
     let limits = state.settings.limits;
     let (parts, mut body) = request.into_parts();
     let media_type = media_type(&parts.headers);
+    if let Some(encoding) = encoding(&parts.headers) {
+        drop(arrival);
+        discard(&mut body, limits.body, Instant::now() + limits.time).await;
+        return Err(Problem::media_type(format!("send the body as it is, without `Content-Encoding: {encoding}`")));
+    }
     let declared =
         parts.headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
     let until = Instant::now() + limits.time;
@@ -58,7 +63,7 @@ pub(crate) async fn read(state: &Arc<State>, request: Request) -> Result<Request
                 let bytes = if bytes.is_empty() { first } else { bytes.into() };
                 return Ok(RequestBody { bytes, media_type, _room: room, arrival, turn: state.turn()? });
             }
-            Ok(Some(Err(error))) => return Err(Problem::not_json(format!("the body ended early: {error}"))),
+            Ok(Some(Err(error))) => return Err(Problem::malformed(format!("the body ended early: {error}"))),
             Ok(Some(Ok(piece))) if first.len().max(bytes.len()) + piece.len() > limits.body => {
                 return Err(too_large(&mut body, limits.body, until).await);
             }
@@ -93,7 +98,7 @@ impl RequestBody<'_> {
         let mut deserializer = serde_json::Deserializer::from_slice(self.json_text()?);
         let read = seed.deserialize(&mut deserializer).and_then(|value| deserializer.end().map(|()| value));
         read.map_err(|error| {
-            if error.is_data() { Problem::invalid(error.to_string()) } else { Problem::not_json(error.to_string()) }
+            if error.is_data() { Problem::invalid(error.to_string()) } else { Problem::malformed(error.to_string()) }
         })
     }
 }
@@ -102,6 +107,12 @@ impl RequestBody<'_> {
 fn media_type(headers: &HeaderMap) -> String {
     let text = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     text.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}
+
+/// Returns the encoding of a body that is compressed.
+fn encoding(headers: &HeaderMap) -> Option<&str> {
+    let encoding = headers.get(header::CONTENT_ENCODING)?.to_str().unwrap_or("?");
+    (!encoding.eq_ignore_ascii_case("identity")).then_some(encoding)
 }
 
 async fn too_large(body: &mut Body, most: usize, until: Instant) -> Problem {

@@ -17,6 +17,7 @@ use utoipa::ToSchema;
 
 use crate::journal::{Entry, Journal, Provenance, hash_of};
 use crate::served::ServedModel;
+use crate::settings::FALSE_ALARM;
 use crate::telemetry;
 
 /// The entries of a journal that are replayed together.
@@ -44,7 +45,7 @@ pub(crate) struct ChangeMonitor {
 #[derive(Default)]
 struct Run {
     monitor: Option<Monitor<Model>>,
-    /// The id of the model.
+    /// The hash of the model.
     model: String,
     /// The reason for which there is no monitor, or the last error of the monitor.
     failure: Option<String>,
@@ -101,14 +102,13 @@ impl ChangeMonitor {
         &self,
         served: &Arc<ServedModel>,
         journal: &Journal,
-        false_alarm: f64,
         on: (&dyn Device, &Context<'_>),
         serve: impl FnOnce(),
     ) {
         let mut run = self.lock();
         serve();
-        *run = Run { model: served.id.clone(), ..Run::default() };
-        let open = |with_labels| Monitor::new(Model(Arc::clone(served)), on.0, with_labels, false_alarm, SEED, on.1);
+        *run = Run { model: served.name.hash.clone(), ..Run::default() };
+        let open = |with_labels| Monitor::new(Model(Arc::clone(served)), on.0, with_labels, FALSE_ALARM, SEED, on.1);
         // With split calibration the model does not keep its calibration points, so only inputs are monitored.
         match open(true).or_else(|_| open(false)) {
             Ok(monitor) => run.monitor = Some(monitor),
@@ -141,7 +141,8 @@ impl ChangeMonitor {
     }
 
     /// Returns the present state of the run.
-    pub(crate) fn report(&self, false_alarm: f64) -> Change {
+    pub(crate) fn report(&self) -> Change {
+        let false_alarm = FALSE_ALARM;
         let run = self.lock();
         let Some(monitor) = &run.monitor else {
             let failure = run.failure.clone();
@@ -185,7 +186,7 @@ impl Run {
             return;
         }
         let classes = Classes::new(monitor.model().classes());
-        let labels: Vec<_> = own.iter().map(|entry| Some(classes.id(&entry.label))).collect();
+        let labels: Vec<_> = own.iter().map(|entry| Some(classes.id(&entry.label_name()))).collect();
         let values = own.iter().flat_map(|entry| entry.embedding.iter().copied()).collect();
         let first = monitor.points();
         let alarms =
@@ -204,7 +205,7 @@ impl Run {
         let Some(monitor) = &self.monitor else { return };
         for (what, capital, _) in monitor.capital() {
             let has_alarm = monitor.alarms().iter().any(|alarm| alarm.watched == what);
-            telemetry::monitor(what, monitor.points(), capital, has_alarm);
+            telemetry::drift(what, monitor.points(), capital, has_alarm);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! `GET /v1/points` and `GET /v1/coverage`: the points of the page, and the coverage of their sets.
+//! `GET /page-api/points` and `GET /page-api/coverage`: the points of the page, and the coverage of their sets.
 
 use std::sync::Arc;
 
@@ -8,16 +8,15 @@ use axum::extract::{Query, State as Shared};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
-use utoipa::ToSchema;
 
 use crate::monitor::LevelQuery;
 use crate::problem::Problem;
-use crate::reviewable::{ClassCoverage, LevelCoverage, PageScores};
+use crate::reviewable::{ClassCoverage, LevelCoverage, NO_POINTS, PageScores};
 use crate::served::ServedModel;
 use crate::state::State;
 
 /// The coverage of sets on the points of the page that took no part in the fit or the calibration.
-#[derive(Serialize, ToSchema)]
+#[derive(Serialize)]
 pub(crate) struct Coverage {
     alpha: f64,
     /// The number of points that coverage is measured on.
@@ -35,13 +34,6 @@ pub(crate) struct Coverage {
     sizes: Vec<usize>,
 }
 
-#[utoipa::path(
-    get, path = "/v1/points", tag = "page",
-    responses(
-        (status = 200, description = "The points", body = serde_json::Value),
-        crate::openapi::Refusals,
-    )
-)]
 /// The points of the page: names, labels, and the labels that are in the set of each at some level.
 pub(crate) async fn points(Shared(state): Shared<Arc<State>>) -> Result<Response, Problem> {
     let served = state.slot.get();
@@ -49,16 +41,12 @@ pub(crate) async fn points(Shared(state): Shared<Arc<State>>) -> Result<Response
     Ok(([(header::CONTENT_TYPE, "application/json")], json).into_response())
 }
 
-#[utoipa::path(
-    get, path = "/v1/coverage", tag = "page", params(LevelQuery),
-    responses((status = 200, description = "The coverage", body = Coverage), crate::openapi::Refusals)
-)]
 /// The coverage on the points of the page, overall and by class.
 pub(crate) async fn coverage(
     Shared(state): Shared<Arc<State>>,
     query: Result<Query<LevelQuery>, QueryRejection>,
 ) -> Result<Json<Coverage>, Problem> {
-    let alpha = LevelQuery::alpha(query)?;
+    let alpha = LevelQuery::alpha(query, &state)?;
     let work = move || -> Result<Coverage, Problem> {
         let served = state.slot.get();
         let scores = page_scores(&served)?;
@@ -79,8 +67,5 @@ pub(crate) async fn coverage(
 }
 
 fn page_scores(served: &ServedModel) -> Result<&PageScores, Problem> {
-    served
-        .page
-        .as_ref()
-        .ok_or_else(|| Problem::not_found("this server has no points of its own; start it with --data FILE"))
+    served.page.as_ref().ok_or_else(|| Problem::not_found(NO_POINTS))
 }

@@ -43,11 +43,11 @@ pub(crate) struct Embedding {
 }
 
 #[utoipa::path(
-    post, path = "/v1/embed", tag = "sets",
+    post, path = "/v1/embed",
     request_body(content((Vec<u8> = "image/*"), (String = "text/plain"))),
     responses((status = 200, description = "The embedding", body = Embedding), crate::openapi::Refusals)
 )]
-/// The embedding of a picture or a text, by the encoder of the model. The member `takes` of `/v1/model` names the
+/// The embedding of a picture or a text, by the encoder of the model. The member `takes` of `/v1/models` names the
 /// kind of content.
 pub(crate) async fn embed(Shared(state): Shared<Arc<State>>, request: Request) -> Result<Json<Embedding>, Problem> {
     let body = body::read(&state, request).await?;

@@ -10,6 +10,8 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::problem::Problem;
+use crate::process;
+use crate::served::ModelName;
 use crate::state::State;
 
 /// The state of the server.
@@ -17,15 +19,14 @@ use crate::state::State;
 pub(crate) struct Health {
     /// `ok`, or `degraded` while labels cannot be written; predictions go on.
     status: &'static str,
-    /// The id of the served model.
-    model: String,
+    model: ModelName,
     /// A hint while labels cannot be written.
     #[serde(skip_serializing_if = "Option::is_none")]
     journal: Option<&'static str>,
 }
 
 #[utoipa::path(
-    get, path = "/healthz", tag = "health",
+    get, path = "/healthz",
     responses((status = 200, description = "The server runs", body = Health), crate::openapi::Refusals)
 )]
 /// The liveness of the server: status 200, also while labels cannot be written.
@@ -34,13 +35,13 @@ pub(crate) async fn healthz(Shared(state): Shared<Arc<State>>) -> Json<Health> {
     let failing = state.journal.failure().is_some();
     Json(Health {
         status: if failing { "degraded" } else { "ok" },
-        model: state.slot.get().id.clone(),
+        model: state.slot.get().name.clone(),
         journal: failing.then_some("labels cannot be written; the log and /v1/monitor have the reason"),
     })
 }
 
 #[utoipa::path(
-    get, path = "/readyz", tag = "health",
+    get, path = "/readyz", 
     responses(
         (status = 200, description = "The server takes requests", body = Health),
         (
@@ -59,7 +60,7 @@ pub(crate) async fn readyz(state: Shared<Arc<State>>) -> Result<Json<Health>, Pr
 }
 
 #[utoipa::path(
-    get, path = "/metrics", tag = "health",
+    get, path = "/metrics", 
     responses(
         (status = 200, description = "The metrics", body = String, content_type = "text/plain"),
         crate::openapi::Refusals,
@@ -67,6 +68,6 @@ pub(crate) async fn readyz(state: Shared<Arc<State>>) -> Result<Json<Health>, Pr
 )]
 /// Metrics in the text format of Prometheus.
 pub(crate) async fn metrics(Shared(state): Shared<Arc<State>>) -> Response {
-    let text = state.metrics.render();
+    let text = state.metrics.render() + &process::metrics(&state.slot.get().name);
     ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }

@@ -1,4 +1,4 @@
-//! `GET /images/{id}`: the picture of a point.
+//! `GET /page-api/pictures/{id}`: the picture of a point.
 //!
 //! Only ids of points that the server has are looked up, and only regular files inside the folder are sent: no `..`,
 //! no link that leaves it, and only types of pictures.
@@ -11,7 +11,7 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 
 use crate::problem::Problem;
-use crate::settings::Images;
+use crate::settings::Pictures;
 use crate::state::State;
 
 /// File extensions and their media types, in the order in which they are tried after the id's own.
@@ -30,16 +30,16 @@ const LARGEST: u64 = 32 << 20;
 pub(crate) async fn image(Shared(state): Shared<Arc<State>>, InPath(id): InPath<String>) -> Result<Response, Problem> {
     let work = move || {
         let missing = || Problem::not_found("there is no picture of this point");
-        let images = state.images.as_ref().ok_or_else(missing)?;
+        let pictures = state.pictures.as_ref().ok_or_else(missing)?;
         if !is_known(&state, &id) {
             return Err(missing());
         }
-        let (bytes, media_type) = match images {
-            Images::Folder(folder) => {
+        let (bytes, media_type) = match pictures {
+            Pictures::Folder(folder) => {
                 let (path, media_type) = find(folder, &id).ok_or_else(missing)?;
                 (std::fs::read(path).map_err(|_| missing())?, media_type)
             }
-            Images::Held(files) => {
+            Pictures::Held(files) => {
                 let bytes = files.get(&id).ok_or_else(missing)?;
                 (bytes.clone(), media_type_of(bytes).ok_or_else(missing)?)
             }

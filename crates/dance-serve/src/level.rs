@@ -40,6 +40,11 @@ impl Level {
     pub(crate) fn holds(self, hundredths: usize) -> bool {
         self.0 >> (hundredths - 1) & 1 == 1
     }
+
+    /// Returns the largest level at which the label is in; 0 if there is none.
+    pub(crate) fn highest(self) -> f64 {
+        f64::from(u64::BITS - self.0.leading_zeros()) / 100.0
+    }
 }
 
 impl Serialize for Level {
@@ -121,6 +126,7 @@ mod tests {
         for wrong in ["51", "-1", "\"01\"", "null", "1.5"] {
             assert!(serde_json::from_str::<Level>(wrong).is_err(), "{wrong}");
         }
+        assert_eq!([none, some, odd].map(Level::highest), [0.0, 0.03, 0.5]);
         assert!(some.holds(3) && !some.holds(4) && odd.holds(50) && !odd.holds(1));
     }
 

@@ -4,7 +4,6 @@
 //! coverage holds for one look at a fixed number of points. The test martingales of `change` stay valid however often
 //! one looks.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::Json;
@@ -16,8 +15,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::change::Change;
 use crate::journal::{Provenance, Summary};
-use crate::level::{self, Level};
-use crate::predict::DEFAULT_ALPHA;
+use crate::level;
 use crate::problem::Problem;
 use crate::reviewable::band;
 use crate::state::State;
@@ -30,26 +28,26 @@ const PLACES: usize = 200;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct LevelQuery {
-    /// Error level; the nearest hundredth from 0.01 to 0.50 is taken.
-    #[param(minimum = 0.01, maximum = 0.5, default = 0.1)]
+    /// Error level, by default that of the model; the nearest hundredth from 0.01 to 0.50 is taken.
+    #[param(minimum = 0.01, maximum = 0.5)]
     alpha: Option<f64>,
 }
 
 impl LevelQuery {
-    /// Returns the level, rounded to a hundredth.
+    /// Returns the level, rounded to a hundredth; without one, that of the model.
     #[allow(clippy::needless_pass_by_value)] // axum's extractor is a value
-    pub(crate) fn alpha(query: Result<Query<Self>, QueryRejection>) -> Result<f64, Problem> {
+    pub(crate) fn alpha(query: Result<Query<Self>, QueryRejection>, state: &State) -> Result<f64, Problem> {
         let Ok(Query(Self { alpha })) = query else {
             return Err(Problem::invalid("the only parameter here is `alpha`, a number from 0.01 to 0.5"));
         };
-        match alpha.unwrap_or(DEFAULT_ALPHA) {
+        match alpha.unwrap_or_else(|| state.slot.get().alpha().clamp(0.01, 0.5)) {
             alpha if (0.01..=0.5).contains(&alpha) => Ok(level::nearest(alpha) as f64 / 100.0),
             alpha => Err(Problem::invalid(format!("`alpha` {alpha}: levels here are from 0.01 to 0.5"))),
         }
     }
 }
 
-/// The labels of the journal, with their coverage.
+/// The coverage of the labels in the journal, which `GET /v1/labels` lists.
 #[derive(Serialize, ToSchema)]
 pub(crate) struct Monitor {
     alpha: f64,
@@ -64,8 +62,6 @@ pub(crate) struct Monitor {
     series: Vec<SeriesPlace>,
     /// The evidence that points or labels have changed since the calibration.
     change: Change,
-    /// Every point with a label, with its last one.
-    labels: Vec<KnownLabel>,
 }
 
 /// The coverage up to one point.
@@ -82,21 +78,8 @@ struct SeriesPlace {
     high: f64,
 }
 
-/// A point whose label is known.
-#[derive(Serialize, ToSchema)]
-struct KnownLabel {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    id: Option<String>,
-    label: String,
-    provenance: Provenance,
-    /// The levels at which the label was in the set.
-    #[schema(value_type = serde_json::Value)]
-    level: Level,
-    time: String,
-}
-
 #[utoipa::path(
-    get, path = "/v1/monitor", tag = "labels", params(LevelQuery),
+    get, path = "/v1/monitor", params(LevelQuery),
     responses((status = 200, description = "The coverage over time", body = Monitor), crate::openapi::Refusals)
 )]
 /// The coverage of the points whose labels became known, over time.
@@ -104,7 +87,7 @@ pub(crate) async fn monitor(
     Shared(state): Shared<Arc<State>>,
     query: Result<Query<LevelQuery>, QueryRejection>,
 ) -> Result<Json<Monitor>, Problem> {
-    let alpha = LevelQuery::alpha(query)?;
+    let alpha = LevelQuery::alpha(query, &state)?;
     let entries = state.journal.summaries();
     let failure = state.journal.failure();
     let work = move || {
@@ -115,8 +98,7 @@ pub(crate) async fn monitor(
             random: count(Provenance::Random),
             picked: count(Provenance::Picked),
             series: series(&state.slot.get().model, &entries, alpha),
-            change: state.change.report(state.settings.false_alarm),
-            labels: last_labels(&entries),
+            change: state.change.report(),
         }
     };
     tokio::task::spawn_blocking(work).await.map(Json).map_err(|_| Problem::internal())
@@ -136,16 +118,4 @@ fn series(model: &Dance, entries: &[Summary], alpha: f64) -> Vec<SeriesPlace> {
         }
     }
     series
-}
-
-/// Returns the last label of every point, in the order in which they were written.
-fn last_labels(entries: &[Summary]) -> Vec<KnownLabel> {
-    let last: HashMap<u64, usize> = entries.iter().enumerate().map(|(place, entry)| (entry.point, place)).collect();
-    let mut places: Vec<usize> = last.into_values().collect();
-    places.sort_unstable();
-    let known = |place: usize| {
-        let Summary { id, label, provenance, level, time, .. } = entries[place].clone();
-        KnownLabel { id, label, provenance, level, time }
-    };
-    places.into_iter().map(known).collect()
 }

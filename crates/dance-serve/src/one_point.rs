@@ -57,7 +57,7 @@ mod tests {
             (r#"{"embedding":[1,2]}"#, true),
             (" { \"embedding\" :\n [ 1.5 , -2e-3 ] } ", true),
             (r#"{"id":"a","embedding":[1,2]}"#, true),
-            (r#"{"id":"ä, :","alpha":0.2,"embedding":[1,2],"include":["p-values"]}"#, true),
+            (r#"{"id":"ä, :","alpha":0.2,"embedding":[1,2],"include":["p_values"]}"#, true),
             (r#"{"embedding":[1,2],"alpha":[0.1,0.05],"empty":"top1","id":7}"#, true),
             (r#"{"embedding":[1,2],"embedding":[3,4]}"#, true),
             (r#"{"embedding":[1,2],"embedding":3}"#, true),

@@ -7,14 +7,18 @@ use axum::Json;
 use axum::extract::State as Shared;
 use dance::data::PointShape;
 use serde_json::{Value, json};
-use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::openapi::security::{
+    ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme,
+};
 use utoipa::openapi::{Content, RefOr, Response, ResponseBuilder};
 use utoipa::{IntoResponses, OpenApi, ToSchema};
 
 use crate::encode::Takes;
+use crate::predict;
 use crate::problem::{Id, Problem, RowProblem};
+use crate::routes::{Access, ROUTES};
+use crate::served::ModelName;
 use crate::state::State;
-use crate::{coverage, encode, explain, health, labels, model, monitor, predict};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -23,20 +27,6 @@ use crate::{coverage, encode, explain, health, labels, model, monitor, predict};
         description = "Conformal prediction sets: at error level alpha, a set holds the true label with \
                        probability at least 1 - alpha. A set belongs to an embedding. The model was fitted and \
                        calibrated on embeddings of the same encoder, with labels."
-    ),
-    paths(
-        predict::predict,
-        encode::embed,
-        explain::explain,
-        labels::record,
-        monitor::monitor,
-        coverage::points,
-        coverage::coverage,
-        model::model,
-        model::reload,
-        health::healthz,
-        health::readyz,
-        health::metrics
     ),
     components(schemas(Problem, Id))
 )]
@@ -48,8 +38,8 @@ struct Api;
 #[allow(dead_code)] // a schema of the API description, never constructed
 #[schema(as = PredictResponse)]
 pub(crate) struct PredictResponseSchema {
-    /// The id of the model.
-    model: String,
+    /// The model that answered.
+    model: ModelName,
     /// The guarantee of the sets, in words.
     guarantee: String,
     /// Warnings about the error levels.
@@ -126,17 +116,16 @@ pub(crate) struct Refusals;
 impl IntoResponses for Refusals {
     fn responses() -> BTreeMap<String, RefOr<Response>> {
         let refusals = [
-            ("400", "The body cannot be read"),
-            ("401", "A key is needed"),
-            ("403", "The request names another host"),
+            ("400", "Bad request: the body cannot be read"),
+            ("401", "Unauthorized: a key is needed"),
+            ("403", "Forbidden: by the kind of the key, or since the request names another host or another origin"),
             ("404", "Not found"),
-            ("408", "The request arrived too slowly"),
-            ("413", "The request is too large"),
-            ("415", "The media type of the body is not supported"),
-            ("422", "The request is invalid"),
-            ("429", "Too many requests at once; try again after Retry-After"),
-            ("500", "The server has a fault"),
-            ("503", "The request cannot be answered at the moment; try again after Retry-After"),
+            ("408", "Request timeout: the request arrived too slowly"),
+            ("413", "Content too large"),
+            ("415", "Unsupported media type"),
+            ("422", "Unprocessable content: the request is invalid"),
+            ("500", "Internal server error"),
+            ("503", "Service unavailable: the server is overloaded, or another reason; try again after Retry-After"),
         ];
         let problem = || Content::new(Some(utoipa::openapi::Ref::from_schema_name("Problem")));
         let refusal = |(status, words): (&str, &str)| {
@@ -150,17 +139,29 @@ impl IntoResponses for Refusals {
 /// Returns the description of this server's API, with the dimensions of its model and its own limits.
 pub(crate) async fn openapi(Shared(state): Shared<Arc<State>>) -> Json<Value> {
     let mut api = Api::openapi();
-    let has_keys = !state.settings.keys.is_empty();
+    let has_keys = !state.keys().is_empty();
+    let components = api.components.get_or_insert_default();
     if has_keys {
-        let scheme = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
-        api.components.get_or_insert_default().add_security_scheme("key", scheme);
+        let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
+        components.add_security_scheme("bearer", SecurityScheme::Http(bearer));
+        let header = ApiKeyValue::new("X-Api-Key");
+        components.add_security_scheme("header", SecurityScheme::ApiKey(ApiKey::Header(header)));
     }
+    let mut schemas = Vec::new();
+    for route in &ROUTES {
+        let Some(group) = route.group else { continue };
+        let (method, mut operation) = route.operation(&mut schemas);
+        operation.tags = Some(vec![group.to_owned()]);
+        if has_keys && route.access != Access::Free {
+            let needs = |scheme: &str| SecurityRequirement::new(scheme, Vec::<String>::new());
+            operation.security = Some(vec![needs("bearer"), needs("header")]);
+        }
+        api.paths.add_path_operation(route.path, vec![method], operation);
+    }
+    components.schemas.extend(schemas);
     let mut api = serde_json::to_value(api).unwrap_or_default();
     describe_requests(&mut api["components"]["schemas"], &state);
     describe_bodies(&mut api["paths"], state.takes());
-    if has_keys {
-        api["security"] = json!([{ "key": [] }]);
-    }
     Json(api)
 }
 
@@ -194,18 +195,15 @@ fn describe_requests(schemas: &mut Value, state: &State) {
     let level = json!({ "type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1 });
     schemas["Levels"]["oneOf"] =
         json!([level, { "type": "array", "items": level, "minItems": 1, "maxItems": predict::MOST_LEVELS }]);
-    // Each request has one of two forms. A point of the page can be named only where the server has points.
-    let last = state.points.as_ref().map(|points| points.len() - 1);
-    for schema in ["ExplainRequest", "LabelRow"] {
-        schemas[schema]["properties"]["point"]["maximum"] = last.unwrap_or(0).into();
-    }
-    let by_place = |name| last.map(|_| (name, "point", &["embedding", "id"][..]));
-    let by_embedding = |name| Some((name, "embedding", &["point"][..]));
+    // A request has one of two forms.
     let one = ("PredictPoint", "embedding", &["points"][..]);
     let many = ("PredictPoints", "points", &["embedding", "id"][..]);
-    one_of(schemas, "PredictRequest", [Some(one), Some(many)]);
-    one_of(schemas, "ExplainRequest", [by_embedding("ExplainEmbedding"), by_place("ExplainPoint")]);
-    one_of(schemas, "LabelRow", [by_embedding("LabelEmbedding"), by_place("LabelPoint")]);
+    one_of(schemas, "PredictRequest", [one, many]);
+    // Names are short enough for the journal, and numbers are whole.
+    schemas["LabelRow"]["properties"]["label"] =
+        json!({ "oneOf": [{ "type": "string", "minLength": 1, "maxLength": 1000 }, whole, { "type": "boolean" }] });
+    let short = json!({ "type": "string", "maxLength": 1000 });
+    schemas["LabelRow"]["properties"]["id"] = json!({ "oneOf": [short, whole] });
 }
 
 /// Describes binary bodies, and the content that the encoder reads.
@@ -245,10 +243,10 @@ fn numbers(PointShape { dimensions, directed }: PointShape) -> Value {
 
 /// Replaces the schema of a request with two forms by a named schema for each: with its required member, and without
 /// those of the other form. Generators of clients understand that.
-fn one_of(schemas: &mut Value, name: &str, forms: [Option<(&str, &str, &[&str])>; 2]) {
+fn one_of(schemas: &mut Value, name: &str, forms: [(&str, &str, &[&str]); 2]) {
     let whole = schemas[name].take();
     let mut refs = Vec::new();
-    for (form, member, without) in forms.into_iter().flatten() {
+    for (form, member, without) in forms {
         let mut schema = whole.clone();
         if let Some(properties) = schema["properties"].as_object_mut() {
             properties.retain(|key, _| !without.contains(&key.as_str()));

@@ -7,6 +7,7 @@ use dance::data::PointShape;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
+use crate::names::is_id;
 use crate::problem::{Problem, RowProblem};
 
 /// The requirements on the points of a request.
@@ -109,19 +110,6 @@ impl Row {
                 None => Ok((values, id)),
             },
         }
-    }
-}
-
-/// Returns whether a value can be an id: a text or a whole number of 64 bits. Some programs write 7 as 7.0.
-fn is_id(value: &Value) -> bool {
-    const MOST: f64 = 18_446_744_073_709_551_616.0; // 2^64
-    match value {
-        Value::Number(number) if number.is_f64() => number
-            .as_f64()
-            // -2^63 is refused as f64, since integers below it are rounded to it.
-            .is_some_and(|number| number.fract() == 0.0 && number > -MOST / 2.0 && number < MOST),
-        Value::String(_) | Value::Number(_) => true,
-        _ => false,
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use axum::Extension;
 use axum::extract::{Request, State as Shared};
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
@@ -17,17 +18,16 @@ use crate::body;
 use crate::one_point;
 use crate::points::{NumbersSeed, Points, PointsSeed, Row, Shape, TOO_MANY};
 use crate::problem::{Problem, RowProblem};
-use crate::served::ServedModel;
+use crate::served::{ModelName, ServedModel};
 use crate::state::State;
-use crate::telemetry;
+use crate::telemetry::{self, Answered};
 
 /// The most error levels of a request.
 pub(crate) const MOST_LEVELS: usize = 20;
-pub(crate) const DEFAULT_ALPHA: f64 = 0.1;
 
 /// A list that answers have beside the set, with one entry per label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, ToSchema)]
-#[serde(rename_all = "kebab-case")]
+#[serde(rename_all = "snake_case")]
 pub(crate) enum Include {
     /// The probability of each label in the set.
     Probabilities,
@@ -49,17 +49,12 @@ pub(crate) enum Empty {
 }
 
 /// The options of a request.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Options {
-    pub(crate) alphas: Vec<f64>,
+    /// The error levels; `None` for those of the model.
+    pub(crate) alphas: Option<Vec<f64>>,
     pub(crate) include: model::Include,
     pub(crate) empty: EmptySets,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self { alphas: vec![DEFAULT_ALPHA], include: model::Include::default(), empty: EmptySets::Keep }
-    }
 }
 
 impl Options {
@@ -68,6 +63,13 @@ impl Options {
             probabilities: include.contains(&Include::Probabilities),
             p_values: include.contains(&Include::PValues),
             neighbors: include.contains(&Include::Neighbors),
+        };
+    }
+
+    pub(crate) fn set_empty(&mut self, empty: Empty) {
+        self.empty = match empty {
+            Empty::Keep => EmptySets::Keep,
+            Empty::Top1 => EmptySets::Top1,
         };
     }
 
@@ -83,12 +85,7 @@ impl Options {
                 self.set_alphas(alphas).map_err(A::Error::custom)?;
             }
             "include" => self.set_include(&entries.next_value::<Vec<Include>>()?),
-            "empty" => {
-                self.empty = match entries.next_value()? {
-                    Empty::Keep => EmptySets::Keep,
-                    Empty::Top1 => EmptySets::Top1,
-                }
-            }
+            "empty" => self.set_empty(entries.next_value()?),
             other => {
                 let known = "`embedding`, `id`, `points`, `alpha`, `include` and `empty`";
                 return Err(A::Error::custom(format!("`{other}` is not known; there are {known}")));
@@ -104,7 +101,7 @@ impl Options {
         if let Some(wrong) = alphas.iter().find(|alpha| !(**alpha > 0.0 && **alpha < 1.0)) {
             return Err(format!("`alpha` {wrong}: an error level lies between 0 and 1, such as 0.1"));
         }
-        self.alphas = alphas;
+        self.alphas = Some(alphas);
         Ok(())
     }
 }
@@ -125,7 +122,8 @@ pub(crate) struct PredictRequestSchema {
     /// place of an answer; the others are answered.
     #[schema(value_type = Option<Vec<serde_json::Value>>, nullable = false)]
     points: Option<Vec<String>>,
-    /// The error level, or several: the probability that a set misses the true label is at most this.
+    /// The error level, or several; without it, those of the model. The probability that a set misses the
+    /// true label is at most the level.
     #[schema(value_type = Option<Levels>, nullable = false)]
     alpha: Option<f64>,
     /// The lists that each answer has beside the set.
@@ -218,8 +216,7 @@ impl<'de> Visitor<'de> for PredictRequestSeed {
 #[derive(Serialize)]
 #[allow(clippy::struct_field_names)] // the names of the JSON members
 pub(crate) struct PredictResponse<'a> {
-    /// The id of the model.
-    pub(crate) model: &'a str,
+    pub(crate) model: &'a ModelName,
     pub(crate) guarantee: &'a str,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) warnings: Vec<String>,
@@ -234,7 +231,7 @@ pub(crate) fn shape(state: &State, served: &ServedModel) -> Shape {
 }
 
 #[utoipa::path(
-    post, path = "/v1/predict", tag = "sets",
+    post, path = "/v1/predict",
     request_body(content(
         (PredictRequestSchema = "application/json"),
         (Vec<u8> = "application/vnd.apache.arrow.stream"),
@@ -291,7 +288,7 @@ pub(crate) struct ScoredRequest {
     options: Options,
 }
 
-async fn score(
+pub(crate) async fn score(
     state: &Arc<State>,
     mut request: PredictRequest,
     body: body::RequestBody<'_>,
@@ -325,13 +322,25 @@ async fn score(
 }
 
 impl ScoredRequest {
+    /// Returns the model that answered the last points.
+    pub(crate) fn served(&self) -> Result<&Arc<ServedModel>, Problem> {
+        self.pieces.last().map(|piece| &piece.served).ok_or_else(Problem::internal)
+    }
+
+    /// Returns the entry of the log.
+    pub(crate) fn answered(&self) -> Result<Answered, Problem> {
+        Ok(Answered { points: self.valid.len(), served: Arc::clone(self.served()?) })
+    }
+
+    /// Returns the response, and counts its points and sets.
     pub(crate) fn response(&self) -> Result<PredictResponse<'_>, Problem> {
-        let Some(last) = self.pieces.last() else { return Err(Problem::internal()) };
+        let last = self.served()?;
+        let alphas = self.options.alphas.clone().unwrap_or_else(|| last.alphas());
         let mut all = PredictResponse {
-            model: &last.served.id,
-            guarantee: &last.served.guarantee,
+            model: &last.name,
+            guarantee: &last.guarantee,
             warnings: Vec::new(),
-            answers: Vec::with_capacity(self.valid.len() * self.options.alphas.len()),
+            answers: Vec::with_capacity(self.valid.len() * alphas.len()),
             problems: self.problems.clone(),
         };
         let mut rows = self.valid.iter();
@@ -344,8 +353,8 @@ impl ScoredRequest {
                 &filled
             };
             // The model answers all points at one level; the response has all levels of one point together.
-            let mut levels = Vec::with_capacity(self.options.alphas.len());
-            for &alpha in &self.options.alphas {
+            let mut levels = Vec::with_capacity(alphas.len());
+            for &alpha in &alphas {
                 let decision = served.model.decide(alpha).map_err(|error| Problem::invalid(error.to_string()))?;
                 for warning in decision.warnings() {
                     if !all.warnings.contains(&warning) {
@@ -354,10 +363,12 @@ impl ScoredRequest {
                 }
                 levels.push(served.model.answers(scored, &decision, self.options.include).into_iter());
             }
-            for _ in 0..scored.len() {
+            for &novelty in &scored.novelty {
                 let Some((row, id)) = rows.next() else { return Err(Problem::internal()) };
+                telemetry::novelty(novelty);
                 for level in &mut levels {
                     let Some(answer) = level.next() else { return Err(Problem::internal()) };
+                    telemetry::set(&answer);
                     all.answers.push(Answer { row: *row, id: id.clone(), ..answer });
                 }
             }
@@ -368,12 +379,14 @@ impl ScoredRequest {
 
 fn respond(scored: &ScoredRequest, arrow: bool) -> Result<Response, Problem> {
     let response = scored.response()?;
+    let answered = scored.answered()?;
     #[cfg(feature = "arrow")]
-    if let (true, Some(last)) = (arrow, scored.pieces.last()) {
-        return crate::arrow::respond(&last.served.model, &response, scored.options.include);
+    if arrow {
+        let response = crate::arrow::respond(scored.served()?, &response, scored.options.include)?;
+        return Ok((Extension(answered), response).into_response());
     }
     let _ = arrow;
     let mut body = Vec::with_capacity(512 * response.answers.len().min(4096));
     serde_json::to_writer(&mut body, &response).map_err(|_| Problem::internal())?;
-    Ok(([(header::CONTENT_TYPE, "application/json")], body).into_response())
+    Ok((Extension(answered), [(header::CONTENT_TYPE, "application/json")], body).into_response())
 }

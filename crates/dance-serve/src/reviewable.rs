@@ -4,20 +4,23 @@ use std::collections::BTreeMap;
 
 use axum::body::Bytes;
 use dance::conformal::{ByClass, MethodName};
-use dance::data::Classes;
+use dance::data::{Classes, Kind};
 use dance::evaluation::CoverageBand;
 use dance::evaluation::metrics::Metrics;
 use dance::numeric::random::Random;
 use dance::scores::Sets;
 use dance::{Context, Dance, Matrix, PredictOptions, Scored};
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
+use crate::journal::hash_of;
 use crate::level::{self, Level};
-use crate::predict::DEFAULT_ALPHA;
+use crate::names::value_of;
 
 /// The most points of the page; from larger files so many are drawn at random.
 const MOST: usize = 10_000;
+/// The problem of requests for points of the page on a server without them.
+pub(crate) const NO_POINTS: &str = "this server has no points of its own; start it with --points FILE";
 /// The random streams that draw the points of the page, and order those of the audit.
 const DRAW_PURPOSE: u64 = 0x5e41;
 const AUDIT_PURPOSE: u64 = 0x5e42;
@@ -31,22 +34,34 @@ pub struct Reviewable {
     pub origin: String,
     /// One row per point.
     pub embeddings: Matrix,
-    /// The id of each point: a text, or the name of a picture.
+    /// The id of each point, or the name of its picture.
     pub ids: Option<Vec<String>>,
+    /// The kind of the ids: text or whole numbers.
+    pub id_kind: Kind,
     /// The label of each point in the file.
     pub labels: Option<Vec<String>>,
     /// The row of each point in the file.
     rows: Vec<usize>,
     /// The places of the points of the audit, in the order of the review.
     audit: Vec<usize>,
+    /// The hash of each point, by which the journal knows it.
+    pub(crate) hashes: Vec<u64>,
 }
 
 impl Reviewable {
-    /// Takes points from a file called `origin`.
-    pub fn new(origin: String, embeddings: Matrix, ids: Option<Vec<String>>, labels: Option<Vec<String>>) -> Self {
+    /// Takes points from a file called `origin`. Their ids are of `id_kind`.
+    pub fn new(
+        origin: String,
+        embeddings: Matrix,
+        ids: Option<Vec<String>>,
+        id_kind: Kind,
+        labels: Option<Vec<String>>,
+    ) -> Self {
         let rows: Vec<usize> = (0..embeddings.rows()).collect();
-        let all = Self { origin, embeddings, ids, labels, rows, audit: Vec::new() };
-        all.drawn().with_audit()
+        let all = Self { origin, embeddings, ids, id_kind, labels, rows, audit: Vec::new(), hashes: Vec::new() };
+        let mut all = all.drawn().with_audit();
+        all.hashes = (0..all.len()).map(|place| hash_of(all.embeddings.row(place))).collect();
+        all
     }
 
     /// Draws at most [`MOST`] of the points.
@@ -66,9 +81,8 @@ impl Reviewable {
             embeddings: all.embeddings.select(&drawn),
             ids: pick(&all.ids),
             labels: pick(&all.labels),
-            origin: all.origin,
             rows: drawn,
-            audit: Vec::new(),
+            ..all
         }
     }
 
@@ -87,8 +101,8 @@ impl Reviewable {
     }
 
     /// Returns the id of a point, or else its row.
-    pub(crate) fn name(&self, place: usize) -> String {
-        self.ids.as_ref().map_or_else(|| self.rows[place].to_string(), |ids| ids[place].clone())
+    pub(crate) fn name(&self, place: usize) -> Value {
+        self.ids.as_ref().map_or_else(|| self.rows[place].into(), |ids| value_of(self.id_kind, &ids[place]))
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -98,7 +112,7 @@ impl Reviewable {
 
 /// The scores of the points of the page by one model.
 pub(crate) struct PageScores {
-    /// The response of `/v1/points`.
+    /// The response of `/page-api/points`.
     pub(crate) json: Bytes,
     scored: Scored,
     /// The true labels by class id. A label that the model does not know has [the id of a new label](level::new_label).
@@ -109,7 +123,7 @@ pub(crate) struct PageScores {
 }
 
 /// The sets at one level.
-#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct LevelCoverage {
     pub(crate) alpha: f64,
     /// Share of sets with the true label.
@@ -127,9 +141,9 @@ pub(crate) struct LevelCoverage {
 }
 
 /// The sets of the points of one class at one level.
-#[derive(Clone, Debug, Serialize, utoipa::ToSchema)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct ClassCoverage {
-    pub(crate) class: String,
+    pub(crate) class: Value,
     pub(crate) points: usize,
     pub(crate) covered: usize,
     /// The lower end of the band in which the coverage of so many points lies 95 times in 100 if the class is covered
@@ -204,8 +218,9 @@ impl PageScores {
         }
         let of_class = |(class, &[points, covered, labels]): (usize, &[usize; 3])| {
             let (low, high) = band(model, points, alpha);
-            let name = model.classes().get(class).cloned();
-            let class = name.unwrap_or_else(|| "(labels that the model does not know)".into());
+            let name = model.classes().get(class);
+            let class = name.map(|name| value_of(model.label_kind(), name));
+            let class = class.unwrap_or_else(|| "(labels that the model does not know)".into());
             ClassCoverage { class, points, covered, low, high, size: labels as f64 / points as f64 }
         };
         let classes = classes.iter().enumerate().filter(|(_, [points, ..])| *points > 0).map(of_class);
@@ -213,7 +228,10 @@ impl PageScores {
     }
 }
 
-/// Returns the response of `/v1/points`. `levels` has, for each point, the labels and their levels in turn.
+/// The level of the p-values of given labels, which depend on it where two scores share it.
+const P_VALUE_ALPHA: f64 = 0.1;
+
+/// Returns the response of `/page-api/points`. `levels` has, for each point, the labels and their levels in turn.
 fn json(
     model: &Dance,
     points: &Reviewable,
@@ -222,7 +240,7 @@ fn json(
     used: &[bool],
 ) -> dance::Result<serde_json::Value> {
     // A label that the model does not know has no p-value.
-    let decision = model.decide(DEFAULT_ALPHA)?;
+    let decision = model.decide(P_VALUE_ALPHA)?;
     let p_value = |(row, &label): (usize, &u32)| {
         let known = label < level::new_label(model);
         known.then(|| decision.p_value(&scored.counts, scored.counts.get(row, label)))
@@ -231,12 +249,13 @@ fn json(
     let flat = |labels: &BTreeMap<u32, Level>| -> Vec<serde_json::Value> {
         labels.iter().flat_map(|(label, level)| [json!(label), json!(level)]).collect()
     };
+    let label = |name: &String| value_of(model.label_kind(), name);
     Ok(json!({
         "origin": points.origin,
-        "classes": model.classes(),
+        "classes": model.classes().iter().map(label).collect::<Vec<_>>(),
         "names": (0..points.len()).map(|place| points.name(place)).collect::<Vec<_>>(),
         "named": points.ids.is_some(),
-        "labels": points.labels,
+        "labels": points.labels.as_ref().map(|labels| labels.iter().map(label).collect::<Vec<_>>()),
         "levels": level::of_points(model, scored)?.iter().map(flat).collect::<Vec<_>>(),
         "p_of_label": p_of_label,
         "nearest": scored.nearest,

@@ -5,18 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dance::Error;
-use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
+use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, interval, sleep, timeout, timeout_at};
 
 use crate::encode::OpenEncoder;
+use crate::guard::{self, Stack};
 use crate::reviewable::Reviewable;
-use crate::routes::Routes;
 use crate::settings::Settings;
 use crate::state::State;
 use crate::telemetry;
@@ -33,7 +33,7 @@ const UPKEEP: Duration = Duration::from_secs(5);
 /// A signal to a running server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// Read the model file again.
+    /// Read the model file and the file of keys again.
     Reload,
     /// Finish the requests in progress, and end.
     Stop,
@@ -91,7 +91,7 @@ impl Server {
 
 async fn serve(state: Arc<State>, listener: TcpListener, mut signals: UnboundedReceiver<Signal>) {
     let connections = Connections {
-        routes: Routes::new(Arc::clone(&state)),
+        service: TowerToHyperService::new(guard::stack(&state)),
         graceful: GracefulShutdown::new(),
         room: Arc::new(Semaphore::new(state.settings.limits.connections)),
     };
@@ -117,9 +117,12 @@ async fn serve(state: Arc<State>, listener: TcpListener, mut signals: UnboundedR
 }
 
 fn reload(state: &Arc<State>) {
+    if let Err(error) = state.reload_keys() {
+        telemetry::event("error", &format!("the keys stay as they were: {error}"));
+    }
     let state = Arc::clone(state);
     tokio::task::spawn_blocking(move || match state.reload() {
-        Ok(served) => telemetry::event("info", &format!("model {} is served from here on", served.id)),
+        Ok(served) => telemetry::event("info", &format!("model {} is served from here on", served.name.hash)),
         Err(error) => {
             telemetry::event("error", &format!("the new model was refused: {error}"));
         }
@@ -127,7 +130,7 @@ fn reload(state: &Arc<State>) {
 }
 
 struct Connections {
-    routes: Routes,
+    service: TowerToHyperService<Stack>,
     graceful: GracefulShutdown,
     room: Arc<Semaphore>,
 }
@@ -160,10 +163,7 @@ impl Connections {
         let _ = stream.set_nodelay(true);
         let mut builder = Builder::new(hyper_util::rt::TokioExecutor::new());
         builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_TIME);
-        let routes = self.routes.clone();
-        // The future is boxed, so that an idle connection does not hold its memory.
-        let answer = service_fn(move |request| Box::pin(routes.clone().answer(request)));
-        let connection = builder.serve_connection(TokioIo::new(stream), answer).into_owned();
+        let connection = builder.serve_connection(TokioIo::new(stream), self.service.clone()).into_owned();
         self.graceful.watch(connection)
     }
 }

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use dance::device::{Cpu, Device};
 
-use crate::keys::Keys;
+/// The probability that the change monitor ever raises an alarm while nothing changes.
+pub(crate) const FALSE_ALARM: f64 = 0.01;
 
 /// The settings of a server.
 #[derive(Clone)]
@@ -15,18 +16,19 @@ use crate::keys::Keys;
 pub struct Settings {
     /// The model file, which is read again on [`Signal::Reload`](crate::Signal).
     pub model: PathBuf,
+    /// The name of the model in answers and metrics; by default that of the file, without the extension.
+    pub name: String,
     /// The address to listen at.
     pub address: SocketAddr,
-    /// The keys that admit requests; without keys, requests need none.
-    pub keys: Keys,
+    /// The file of the keys that admit requests, which is read again on [`Signal::Reload`](crate::Signal); without
+    /// keys, requests need none. A line has a key, perhaps `use` or `administer`, and perhaps a name for the log.
+    pub key_file: Option<PathBuf>,
     /// Other machines are admitted without a key.
     pub open: bool,
     /// Pictures of points, by their ids.
-    pub images: Option<Images>,
+    pub pictures: Option<Pictures>,
     /// The file to which labels are appended when they become known.
     pub journal: PathBuf,
-    /// The probability that the change monitor ever raises an alarm while nothing changes.
-    pub false_alarm: f64,
     /// The limits of requests.
     pub limits: Limits,
     /// Requests are logged on stderr.
@@ -37,7 +39,7 @@ pub struct Settings {
 
 /// Pictures of points, by their ids.
 #[derive(Clone, Debug)]
-pub enum Images {
+pub enum Pictures {
     /// Files of a folder, named like ids, with or without their extension.
     Folder(PathBuf),
     /// Files in memory.
@@ -51,7 +53,7 @@ pub struct Limits {
     pub body: usize,
     /// The most points of a request.
     pub points: usize,
-    /// The most requests that are answered at the same time; further ones are refused with status 429.
+    /// The most requests that are answered at the same time; further ones are refused with status 503.
     pub requests: usize,
     /// The most open connections; further ones wait.
     pub connections: usize,
@@ -69,16 +71,17 @@ impl Settings {
     /// Returns the defaults: this machine only, port 8080, the journal beside the model.
     pub fn new(model: impl Into<PathBuf>) -> Self {
         let model = model.into();
+        let name = model.file_stem().map_or_else(|| "model".into(), |stem| stem.to_string_lossy().into_owned());
         let mut journal = model.clone().into_os_string();
         journal.push(".journal.jsonl");
         Self {
             model,
+            name,
             address: SocketAddr::from((Ipv4Addr::LOCALHOST, 8080)),
-            keys: Keys::default(),
+            key_file: None,
             open: false,
-            images: None,
+            pictures: None,
             journal: journal.into(),
-            false_alarm: 0.01,
             limits: Limits::default(),
             log: true,
             device: &Cpu,
@@ -87,7 +90,7 @@ impl Settings {
 
     /// Refuses an address that other machines reach, unless there are keys or [`open`](Self::open) is set.
     pub(crate) fn check(&self) -> dance::Result<()> {
-        if self.address.ip().is_loopback() || !self.keys.is_empty() || self.open {
+        if self.address.ip().is_loopback() || self.key_file.is_some() || self.open {
             return Ok(());
         }
         Err(dance::Error::Data(format!(

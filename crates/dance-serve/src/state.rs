@@ -12,10 +12,11 @@ use crate::batching::Batcher;
 use crate::change::ChangeMonitor;
 use crate::encode::{Encode, OpenEncoder, Takes};
 use crate::journal::Journal;
+use crate::keys::Keys;
 use crate::problem::Problem;
 use crate::reviewable::Reviewable;
 use crate::served::ServedModel;
-use crate::settings::{Images, Settings};
+use crate::settings::{Pictures, Settings};
 use crate::telemetry;
 
 /// The most bodies in memory at the same time, each of the largest size.
@@ -47,7 +48,9 @@ pub(crate) struct State {
     /// The encoder that makes embeddings of pictures or texts.
     pub(crate) encoder: Option<Box<dyn Encode>>,
     /// The pictures of points; the links in the path of a folder are resolved.
-    pub(crate) images: Option<Images>,
+    pub(crate) pictures: Option<Pictures>,
+    /// The keys of the file, as it was last read.
+    keys: RwLock<Arc<Keys>>,
     pub(crate) context: Context<'static>,
     pub(crate) metrics: PrometheusHandle,
     /// The turns of requests that are answered at the same time.
@@ -67,31 +70,33 @@ impl State {
         threads: usize,
     ) -> dance::Result<Self> {
         settings.check()?;
+        let keys = settings.key_file.as_deref().map(Keys::read).transpose()?.unwrap_or_default();
         let context = Context::new(threads)?;
         // Pictures are sent only from inside their folder, so its path is compared without links.
-        let images = match settings.images.take() {
-            Some(Images::Folder(folder)) => {
+        let pictures = match settings.pictures.take() {
+            Some(Pictures::Folder(folder)) => {
                 let found = std::fs::canonicalize(&folder).map_err(|error| Error::io(&folder, error))?;
                 if !found.is_dir() {
                     return Err(Error::format(&folder, "is not a folder of pictures"));
                 }
-                Some(Images::Folder(found))
+                Some(Pictures::Folder(found))
             }
             other => other,
         };
-        let served = ServedModel::load(settings.device, &settings.model, points.as_ref(), &context)?;
+        let served = ServedModel::load(settings.device, &settings.model, &settings.name, points.as_ref(), &context)?;
         let encoder = encoder.map(|open| open(&served.model)).transpose()?;
         check_encoder(&served, encoder.as_deref())?;
         let served = Arc::new(served);
         let slot = Arc::new(Slot(RwLock::new(Arc::clone(&served))));
         let (journal, change) = (Journal::open(&settings.journal), ChangeMonitor::default());
         let metrics = telemetry::recorder();
-        change.begin(&served, &journal, settings.false_alarm, (settings.device, &context), || {});
+        change.begin(&served, &journal, (settings.device, &context), || {});
         Ok(Self {
             batcher: Batcher::start(&slot, &context)?,
             journal,
             change,
-            images,
+            pictures,
+            keys: RwLock::new(Arc::new(keys)),
             requests: Arc::new(Semaphore::new(settings.limits.requests)),
             bodies: Semaphore::new(BODIES * settings.limits.body.div_ceil(BODY_UNIT)),
             metrics,
@@ -105,11 +110,25 @@ impl State {
         })
     }
 
+    /// Returns the keys that admit requests.
+    pub(crate) fn keys(&self) -> Arc<Keys> {
+        Arc::clone(&self.keys.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Reads the file of keys again, if there is one. Keys that cannot be read leave those before them.
+    pub(crate) fn reload_keys(&self) -> dance::Result<()> {
+        let Some(path) = &self.settings.key_file else { return Ok(()) };
+        let keys = Arc::new(Keys::read(path)?);
+        *self.keys.write().unwrap_or_else(PoisonError::into_inner) = keys;
+        Ok(())
+    }
+
     /// Reads the model file again. The model before it answers until the new one is read and checked and has scored
     /// the points of the page. It stays where any of that fails.
     pub(crate) fn reload(&self) -> dance::Result<Arc<ServedModel>> {
         let _one = self.reloading.lock().unwrap_or_else(PoisonError::into_inner);
-        let loaded = ServedModel::load(self.settings.device, &self.settings.model, self.points.as_ref(), &self.context);
+        let Settings { device, model, name, .. } = &self.settings;
+        let loaded = ServedModel::load(*device, model, name, self.points.as_ref(), &self.context);
         let checked = loaded.and_then(|served| {
             let (before, after) = (self.slot.get().dimensions(), served.dimensions());
             if before == after {
@@ -127,8 +146,8 @@ impl State {
         });
         telemetry::reload(checked.is_ok());
         let served = checked?;
-        let (level, on) = (self.settings.false_alarm, (self.settings.device, &self.context));
-        self.change.begin(&served, &self.journal, level, on, || self.slot.set(Arc::clone(&served)));
+        let on = (self.settings.device, &self.context);
+        self.change.begin(&served, &self.journal, on, || self.slot.set(Arc::clone(&served)));
         Ok(served)
     }
 

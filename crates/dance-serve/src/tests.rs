@@ -1,7 +1,7 @@
 //! Tests of explanations and coverage with models of every method.
 
 use dance::conformal::{ByClass, Calibration, ConformalConfig, MethodName};
-use dance::data::RawLabels;
+use dance::data::{Kind, RawLabels};
 use dance::device::Cpu;
 use dance::numeric::random::Random;
 use dance::{Config, Context, Fitted, Matrix, PredictOptions, Table};
@@ -47,8 +47,8 @@ fn served(conformal: ConformalConfig, context: &Context<'_>) -> ServedModel {
     model.save(&path).unwrap();
     let (values, labels) = points(60, 3);
     let matrix = Matrix::new(values, 60, DIMENSIONS).unwrap();
-    let page = Reviewable::new("page".into(), matrix, None, Some(labels));
-    ServedModel::load(&Cpu, &path, Some(&page), context).unwrap()
+    let page = Reviewable::new("page".into(), matrix, None, Kind::Text, Some(labels));
+    ServedModel::load(&Cpu, &path, "model", Some(&page), context).unwrap()
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn explanations_and_coverage_agree_with_the_sets_of_every_method() {
         // The explanation of a point has its set, as p-values and as levels.
         for row in 0..20 {
             let point = matrix.select(&[row]);
-            let found = explain::explanation(&served, &point, ALPHA, &context).unwrap();
+            let found = explain::explanation(&served, &point, ALPHA, true, &context).unwrap();
             let found = serde_json::to_value(found).unwrap();
             let reasons = found["labels"].as_array().unwrap();
             assert_eq!(reasons.len(), model.classes().len());
@@ -86,11 +86,13 @@ fn explanations_and_coverage_agree_with_the_sets_of_every_method() {
                 assert_eq!(one["in_set"], in_set);
                 assert_eq!(one["p_value"].as_f64() > Some(ALPHA), in_set);
                 assert_eq!(holds(&one["level"]), in_set);
+                assert!(!in_set || one["alpha_max"].as_f64() >= Some(ALPHA));
                 assert_eq!(one["rank_p_value"].is_number(), method == MethodName::Dance);
                 assert_eq!(one["contrast_p_value"].is_number(), method == MethodName::Dance);
             }
-            let new_label = Some(&found["new_label"]).filter(|level| !level.is_null()).map(holds);
-            assert_eq!(new_label, prediction.new_label.as_ref().map(|all| all[row]));
+            let new_label = Some(&found["new_label_level"]).filter(|level| !level.is_null()).map(holds);
+            let expected = prediction.new_label.as_ref().map(|all| all[row]);
+            assert_eq!((new_label, found["new_label"].as_bool()), (expected, expected));
         }
 
         // A set covers a label that the model does not know if it holds a new label.

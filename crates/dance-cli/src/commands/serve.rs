@@ -12,7 +12,7 @@ use dance::data::split;
 use dance::model::FORMAT;
 use dance::{Config, Dance, Fitted};
 use dance_page::terminal;
-use dance_serve::{Images, Keys, Reviewable, Server, Settings, Signal};
+use dance_serve::{Pictures, Reviewable, Server, Settings, Signal};
 use tokio::sync::mpsc;
 
 use super::demo;
@@ -24,8 +24,8 @@ use crate::progress::Progress;
 
 pub(crate) const EXAMPLE: &str = "Example:
   dance serve                                # a page with the data set that ships with dance
-  dance serve model.dance --data test.npz    # your model; the page shows the points of test.npz
-  dance serve model.dance --data test.npz --images pictures
+  dance serve model.dance --points test.npz  # your model; the page shows the points of test.npz
+  dance serve model.dance --points test.npz --pictures photos
   dance serve model.dance --encoder auto     # the page accepts pictures or texts of your own
   curl -s localhost:8080/v1/predict -H 'Content-Type: application/json' \\
     -d '{\"embedding\": [0.1, …], \"alpha\": 0.05}'
@@ -33,7 +33,7 @@ pub(crate) const EXAMPLE: &str = "Example:
 The page is at http://localhost:8080, the description of the API at /openapi.json. New labels
 (POST /v1/labels, or the page's review) are appended to the journal; `dance recalibrate MODEL
 JOURNAL.jsonl` uses those of randomly drawn points. SIGHUP, or POST /v1/reload, reads the model
-file again without dropping a request. SIGTERM and Ctrl-C finish the requests that were accepted;
+file and the file of keys again without dropping a request. SIGTERM and Ctrl-C finish the requests that were accepted;
 a second one ends at once. More in docs/serve.md.";
 
 /// The name of the shipped data set's model in the cache folder.
@@ -47,24 +47,23 @@ pub(crate) struct Serve {
     model: Option<PathBuf>,
     /// Points for the page, with or without labels
     #[arg(long, value_name = "FILE", requires = "model")]
-    data: Option<PathBuf>,
+    points: Option<PathBuf>,
     /// Pictures of points: a folder with a file for each id, with or without extension, or the .parquet file with
     /// pictures that `dance embed` read
     #[arg(long, value_name = "SOURCE")]
-    images: Option<PathBuf>,
+    pictures: Option<PathBuf>,
     /// File to which new labels are appended [default: MODEL.journal.jsonl]
     #[arg(long, value_name = "FILE")]
     journal: Option<PathBuf>,
-    /// Probability that the monitor of new labels and their points ever raises an alarm while nothing changes
-    #[arg(long, value_name = "P", default_value = "0.01", value_parser = parse::alpha, allow_hyphen_values = true)]
-    false_alarm: f64,
     /// Port; 0 is any free port
     #[arg(long, value_name = "N", default_value_t = 8080)]
     port: u16,
     /// Address; 0.0.0.0 or :: accepts other machines, which needs keys
     #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
     host: IpAddr,
-    /// File of keys for requests, one per line (`Authorization: Bearer KEY`)
+    /// File of keys for requests (`Authorization: Bearer KEY` or `X-Api-Key: KEY`), one per line: the key, then perhaps
+    /// `use` or `administer`, then perhaps a name for the log. A key to use is the default; reloading needs one to
+    /// administer. SIGHUP reads the file again
     #[arg(long, value_name = "FILE")]
     api_key_file: Option<PathBuf>,
     /// Accept other machines without a key
@@ -76,7 +75,7 @@ pub(crate) struct Serve {
     /// Maximum number of points of a request
     #[arg(long, value_name = "N", default_value_t = 10_000, value_parser = parse::at_least_one)]
     max_points: usize,
-    /// Maximum number of requests at the same time; others are answered with status 429
+    /// Maximum number of requests at the same time; others are refused with status 503
     #[arg(long, value_name = "N", default_value_t = 512, value_parser = parse::at_least_one)]
     max_requests: usize,
     /// Maximum seconds to receive a request, and to answer it
@@ -92,12 +91,13 @@ pub(crate) struct Serve {
 impl Serve {
     pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<()> {
         let progress = Progress::new(shared);
-        let (model, points) = match &self.model {
-            Some(model) => (model.clone(), self.points(model)?),
+        let (settings, points) = match &self.model {
+            Some(model) => (Settings::new(model), self.points(model)?),
             None => shipped(shared, &progress)?,
         };
         progress.finish();
-        let settings = self.settings(&model, shared)?;
+        let model = settings.model.clone();
+        let settings = self.settings(settings, shared)?;
         #[cfg(feature = "embed")]
         let server = {
             let context = dance::Context::new(shared.threads)?;
@@ -130,18 +130,14 @@ impl Serve {
         Ok(server.run(signals)?)
     }
 
-    fn settings(&self, model: &Path, shared: &Shared) -> anyhow::Result<Settings> {
-        let mut settings = Settings::new(model);
+    fn settings(&self, mut settings: Settings, shared: &Shared) -> anyhow::Result<Settings> {
         settings.address = SocketAddr::new(self.host, self.port);
-        if let Some(path) = &self.api_key_file {
-            settings.keys = Keys::read(path)?;
-        }
+        settings.key_file.clone_from(&self.api_key_file);
         settings.open = self.without_key;
-        settings.images = self.images()?;
+        settings.pictures = self.pictures()?;
         if let Some(path) = &self.journal {
             settings.journal.clone_from(path);
         }
-        settings.false_alarm = self.false_alarm;
         settings.limits.body = usize::try_from(self.max_body).unwrap_or(usize::MAX).min(1 << 40);
         settings.limits.points = self.max_points;
         settings.limits.requests = self.max_requests;
@@ -152,30 +148,30 @@ impl Serve {
     }
 
     #[cfg_attr(not(feature = "parquet"), allow(clippy::unnecessary_wraps))] // only a file can fail
-    fn images(&self) -> anyhow::Result<Option<Images>> {
-        let Some(path) = &self.images else { return Ok(None) };
+    fn pictures(&self) -> anyhow::Result<Option<Pictures>> {
+        let Some(path) = &self.pictures else { return Ok(None) };
         #[cfg(feature = "embed")]
         if path.is_file() {
-            return Ok(Some(Images::Held(crate::encoding::pictures(path)?)));
+            return Ok(Some(Pictures::Held(crate::encoding::pictures(path)?)));
         }
-        Ok(Some(Images::Folder(path.clone())))
+        Ok(Some(Pictures::Folder(path.clone())))
     }
 
     /// Reads the points of the page.
     fn points(&self, model: &Path) -> anyhow::Result<Option<Reviewable>> {
         check_there(model)?;
-        let Some(path) = &self.data else { return Ok(None) };
+        let Some(path) = &self.points else { return Ok(None) };
         self.columns.format_of(path)?;
         let table = self.columns.everything(path)?.checked()?;
         let labels = table.labels.is_some().then(|| table.label_names(&[])).transpose()?;
         let origin =
             path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into_owned());
-        Ok(Some(Reviewable::new(origin, table.embeddings().clone(), table.ids.clone(), labels)))
+        Ok(Some(Reviewable::new(origin, table.embeddings().clone(), table.ids.clone(), table.id_kind, labels)))
     }
 }
 
 /// Returns the shipped data set's model, which is fitted at the first start, and the points that took no part in it.
-fn shipped(shared: &Shared, progress: &Progress) -> anyhow::Result<(PathBuf, Option<Reviewable>)> {
+fn shipped(shared: &Shared, progress: &Progress) -> anyhow::Result<(Settings, Option<Reviewable>)> {
     let data = read_npz_bytes(demo::SHIPPED_NAME, demo::SHIPPED)?.into_dataset()?;
     let parts = split::uniform(data.len(), &SHARES, shared.seed)?;
     let folder = cache_folder()?;
@@ -192,8 +188,10 @@ fn shipped(shared: &Shared, progress: &Progress) -> anyhow::Result<(PathBuf, Opt
     }
     let test = data.select(&parts[2]);
     let labels = test.labels.iter().map(|&label| test.classes[label as usize].clone()).collect();
-    let points = Reviewable::new(demo::SHIPPED_NAME.into(), test.embeddings, test.ids, Some(labels));
-    Ok((path, Some(points)))
+    let points = Reviewable::new(demo::SHIPPED_NAME.into(), test.embeddings, test.ids, test.id_kind, Some(labels));
+    let mut settings = Settings::new(path);
+    settings.name = demo::SHIPPED_NAME.trim_end_matches(".npz").into();
+    Ok((settings, Some(points)))
 }
 
 /// Returns the cache folder.

@@ -66,7 +66,12 @@ pub(super) fn read_response(reader: &mut impl BufRead) -> Option<Response> {
 
 impl Serving {
     pub(super) fn start(arguments: &[&str]) -> Self {
-        let mut all = vec!["serve", "--port", "0", "--json", "--quiet"];
+        Self::start_loud(&[arguments, &["--quiet"]].concat())
+    }
+
+    /// Starts a server that logs requests.
+    pub(super) fn start_loud(arguments: &[&str]) -> Self {
+        let mut all = vec!["serve", "--port", "0", "--json"];
         all.extend(arguments);
         let mut child = command(&all).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();

@@ -227,7 +227,7 @@ fn a_server_embeds_with_the_encoder_of_its_model() {
     run(&[&["fit", &at("photos.npz"), "-o", &at("model")][..], &split].concat()).success();
     let library = runtime.display().to_string();
     let server = Serving::start(&[&at("model"), "--encoder", "auto", "--runtime", &library]);
-    assert_eq!(server.get("/v1/model").json()["takes"], "pictures");
+    assert_eq!(server.get("/v1/models").json()["models"][0]["takes"], "pictures");
     let embed =
         |kind: &str, content: &[u8]| server.post_with("/v1/embed", &format!("Content-Type: {kind}\r\n"), content);
     let picture = std::fs::read(at("photos/light/07.ppm")).unwrap();
@@ -250,7 +250,7 @@ fn a_server_embeds_with_the_encoder_of_its_model() {
     assert!(refused.json()["detail"].as_str().unwrap().contains("no picture"), "{}", refused.json());
     drop(server);
     let server = Serving::start(&[&at("model")]);
-    assert_eq!(server.get("/v1/model").json()["takes"], serde_json::Value::Null);
+    assert_eq!(server.get("/v1/models").json()["models"][0]["takes"], serde_json::Value::Null);
     assert_eq!(server.post_with("/v1/embed", "Content-Type: image/png\r\n", b"x").status, 404);
     run(&["serve", &shared("model"), "--encoder", "auto", "--port", "0"]).fails(&["does not know its encoder"]);
 }

@@ -25,6 +25,12 @@ mod readers;
 mod scale;
 #[cfg(feature = "serve")]
 mod serve;
+#[cfg(feature = "serve")]
+mod serve_access;
+#[cfg(feature = "serve")]
+mod serve_kinds;
+#[cfg(feature = "serve")]
+mod serve_protocol;
 mod streams;
 
 use std::io::Write as _;

@@ -3,9 +3,11 @@
 use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use utoipa::ToSchema;
 
 use crate::level::Level;
+use crate::names::name_of;
 
 /// The way in which a point was found whose label became known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -35,9 +37,11 @@ pub(crate) struct Entry<'a> {
     /// The reason for which the point was picked.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub(crate) why: Option<Cow<'a, str>>,
+    /// The id in its kind: a text or a whole number.
     #[serde(skip_serializing_if = "Option::is_none", default)]
-    pub(crate) id: Option<Cow<'a, str>>,
-    pub(crate) label: Cow<'a, str>,
+    pub(crate) id: Option<Value>,
+    /// The label in its kind: a text, a number or a truth value.
+    pub(crate) label: Value,
     /// The levels at which the label was in the set of `model`.
     pub(crate) level: Level,
     /// The id of the model that was served.
@@ -50,20 +54,25 @@ pub(crate) struct Entry<'a> {
 pub(crate) struct Summary {
     pub(crate) time: String,
     pub(crate) provenance: Provenance,
-    pub(crate) id: Option<String>,
-    pub(crate) label: String,
+    pub(crate) id: Option<Value>,
+    pub(crate) label: Value,
     pub(crate) level: Level,
     /// The hash of the embedding.
     pub(crate) point: u64,
 }
 
 impl Entry<'_> {
+    /// Returns the name by which the label is compared.
+    pub(crate) fn label_name(&self) -> String {
+        name_of(&self.label).unwrap_or_else(|| self.label.to_string())
+    }
+
     pub(crate) fn summary(&self) -> Summary {
         Summary {
             time: self.time.clone().into_owned(),
             provenance: self.provenance,
-            id: self.id.as_deref().map(str::to_owned),
-            label: self.label.clone().into_owned(),
+            id: self.id.clone(),
+            label: self.label.clone(),
             level: self.level,
             point: hash_of(&self.embedding),
         }

@@ -34,8 +34,8 @@ struct Inner {
     /// The error of the last write, if it failed.
     failure: Option<String>,
     entries: Vec<Summary>,
-    /// The provenance of each point, by the hash of its embedding.
-    provenance: HashMap<u64, Provenance>,
+    /// The place of the last entry of each point, by the hash of its embedding.
+    last: HashMap<u64, usize>,
 }
 
 impl Journal {
@@ -93,9 +93,20 @@ impl Journal {
         Ok(())
     }
 
-    /// Returns the provenance of a point by its hash; `None` for a point without a label so far.
-    pub(crate) fn provenance(&self, point: u64) -> Option<Provenance> {
-        self.lock().provenance.get(&point).copied()
+    /// Returns the last label of a point by its hash; `None` for a point without a label so far.
+    pub(crate) fn last_label(&self, point: u64) -> Option<Summary> {
+        let inner = self.lock();
+        inner.last.get(&point).map(|&place| inner.entries[place].clone())
+    }
+
+    /// Returns at most `limit` labels after number `after`, with their numbers from 1, and whether there are more. Of a
+    /// point with several labels the last one counts.
+    pub(crate) fn last_labels(&self, after: usize, limit: usize) -> (Vec<(usize, Summary)>, bool) {
+        let inner = self.lock();
+        let is_last = |place: &usize| inner.last.get(&inner.entries[*place].point) == Some(place);
+        let mut places = (after..inner.entries.len()).filter(is_last);
+        let page = places.by_ref().take(limit).map(|place| (place + 1, inner.entries[place].clone())).collect();
+        (page, places.next().is_some())
     }
 
     /// Returns all entries, oldest first.
@@ -131,7 +142,7 @@ impl Inner {
     }
 
     fn remember(&mut self, summary: Summary) {
-        self.provenance.insert(summary.point, summary.provenance);
+        self.last.insert(summary.point, self.entries.len());
         self.entries.push(summary);
     }
 
@@ -142,7 +153,7 @@ impl Inner {
         let mut file =
             options.read(true).write(true).create(true).truncate(false).open(path).map_err(|error| refused(&error))?;
         file.try_lock().map_err(|_| refused(&"another server writes this journal"))?;
-        (self.entries, self.provenance, self.length) = (Vec::new(), HashMap::new(), 0);
+        (self.entries, self.last, self.length) = (Vec::new(), HashMap::new(), 0);
         if file.metadata().map_err(|error| refused(&error))?.is_file() {
             self.read(&file, path)?;
             file.set_len(self.length).map_err(|error| refused(&error))?;

@@ -4,10 +4,12 @@ use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-use dance::data::RawLabels;
+use dance::data::{Kind, RawLabels};
 use dance::{Error, Matrix, Result, Table};
+use serde_json::Value;
 
 use super::entry::{Entry, Provenance, hash_of};
+use crate::names::name_of;
 
 /// The most bytes of a line: an embedding of 65,536 numbers.
 const LONGEST_LINE: u64 = 4 << 20;
@@ -80,7 +82,26 @@ fn table(path: &Path, entries: &[Entry<'_>]) -> Result<Table> {
     let dimensions = entries[0].embedding.len();
     let values = entries.iter().flat_map(|entry| entry.embedding.iter().copied()).collect();
     let mut table = Table::new(path.display().to_string(), Matrix::new(values, entries.len(), dimensions)?)?;
-    table.labels = Some(RawLabels::Names(entries.iter().map(|entry| entry.label.to_string()).collect()));
-    table.ids = entries.iter().map(|entry| entry.id.as_deref().map(str::to_owned)).collect();
+    table.labels = Some(labels(entries));
+    let ids: Option<Vec<&Value>> = entries.iter().map(|entry| entry.id.as_ref()).collect();
+    if let Some(ids) = ids {
+        table.id_kind = if ids.iter().all(|id| id.is_number()) { Kind::Integer } else { Kind::Text };
+        table.ids = ids.into_iter().map(name_of).collect();
+    }
     Ok(table)
+}
+
+/// Returns the labels in the kind that all of them have.
+fn labels(entries: &[Entry<'_>]) -> RawLabels {
+    let all = || entries.iter().map(|entry| &entry.label);
+    if let Some(truths) = all().map(Value::as_bool).collect() {
+        return RawLabels::Booleans(truths);
+    }
+    if let Some(numbers) = all().map(Value::as_i64).collect() {
+        return RawLabels::Integers(numbers);
+    }
+    if let Some(numbers) = all().map(Value::as_f64).collect() {
+        return RawLabels::Floats(numbers);
+    }
+    RawLabels::Names(entries.iter().map(Entry::label_name).collect())
 }

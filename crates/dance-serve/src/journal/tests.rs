@@ -16,7 +16,7 @@ fn entry(provenance: Provenance, label: &'static str, embedding: &'static [f32])
 }
 
 fn labels(journal: &Journal) -> Vec<String> {
-    journal.summaries().into_iter().map(|entry| entry.label).collect()
+    journal.summaries().into_iter().map(|entry| entry.label.as_str().unwrap().to_owned()).collect()
 }
 
 #[test]
@@ -36,7 +36,8 @@ fn acknowledged_entries_are_read_again_and_a_line_without_an_end_is_not() {
         std::fs::write(&path, [&whole[..], torn].concat()).unwrap();
         let journal = Journal::open(&path);
         assert_eq!((labels(&journal), journal.failure()), (vec!["cat".into(), "fox".into()], None));
-        assert_eq!(journal.provenance(hash_of(&[2.0, 3.0])), Some(Provenance::Picked));
+        let last = journal.last_label(hash_of(&[2.0, 3.0])).unwrap();
+        assert_eq!(last.provenance, Provenance::Picked);
         journal.append(&[entry(Provenance::Random, "owl", &[4.0, 5.0])]).unwrap();
         drop(journal);
         assert_eq!(labels(&Journal::open(&path)), ["cat", "fox", "owl"]);
@@ -91,4 +92,41 @@ fn only_random_points_calibrate_and_the_last_label_counts() {
     let path = folder.path().join("picked");
     Journal::open(&path).append(&first[1..2]).unwrap();
     assert!(read_drawn(&path).unwrap_err().to_string().contains("1 points were picked"));
+}
+
+#[test]
+fn labels_and_ids_keep_their_kind() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("journal");
+    let of = |label: serde_json::Value, id: i64, embedding| Entry {
+        label,
+        id: Some(id.into()),
+        ..entry(Provenance::Random, "", embedding)
+    };
+    let journal = Journal::open(&path);
+    journal.append(&[of(7.into(), 1, &[1.0, 0.1]), of((-8).into(), 2, &[2.0, 0.1])]).unwrap();
+    let (table, _) = read_drawn(&path).unwrap();
+    assert_eq!(table.labels, Some(RawLabels::Integers(vec![7, -8])));
+    assert_eq!((table.ids, table.id_kind), (Some(vec!["1".into(), "2".into()]), dance::data::Kind::Integer));
+    journal.append(&[of("new".into(), 3, &[3.0, 0.1])]).unwrap();
+    let (table, _) = read_drawn(&path).unwrap();
+    assert_eq!(table.labels, Some(RawLabels::Names(vec!["7".into(), "-8".into(), "new".into()])));
+}
+
+#[test]
+fn labels_are_listed_by_the_page_and_each_point_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = Journal::open(&folder.path().join("journal"));
+    let points: [&'static [f32]; 3] = [&[1.0], &[2.0], &[3.0]];
+    let all = [("cat", 0), ("fox", 1), ("owl", 0), ("ape", 2)];
+    journal.append(&all.map(|(label, at)| entry(Provenance::Random, label, points[at]))).unwrap();
+    let page = |after, limit| {
+        let (page, more) = journal.last_labels(after, limit);
+        let page: Vec<_> = page.into_iter().map(|(number, one)| (number, one.label)).collect();
+        (page, more)
+    };
+    assert_eq!(page(0, 2), (vec![(2, "fox".into()), (3, "owl".into())], true));
+    assert_eq!(page(3, 2), (vec![(4, "ape".into())], false));
+    assert_eq!(page(4, 2), (vec![], false));
+    assert_eq!(page(99, 2), (vec![], false));
 }
