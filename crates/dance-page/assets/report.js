@@ -33,6 +33,11 @@ if (headings.length > 2) {
 for (const table of document.querySelectorAll("table")) {
   const columns = [...(table.tHead?.rows[0].cells ?? [])];
   for (const [column, heading] of columns.entries()) {
+    // Words stand at the left and wrap; numbers stand at the right.
+    const cells = [...table.tBodies[0].rows].map((row) => row.cells[column]);
+    if (cells.every((cell) => cell.dataset.value === undefined)) {
+      for (const cell of [heading, ...cells]) cell.classList.add("words");
+    }
     heading.firstChild?.addEventListener("click", () => {
       const up = heading.getAttribute("aria-sort") !== "ascending";
       for (const other of columns) other.removeAttribute("aria-sort");

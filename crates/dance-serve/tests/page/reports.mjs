@@ -159,9 +159,11 @@ try {
   await look("report", join(folder, "results", "report.html"), 4, explained);
   run("demo", "--evaluations", "3", "--report", "demo.html");
   await look("demo", join(folder, "demo.html"), 4, explained);
-  // Every twentieth point has the label of another.
+  // Every 33rd point has the label of another class; each class has some.
   const [head, ...rows] = readFileSync(join(folder, "colours.csv"), "utf8").trim().split("\n");
-  const wrong = rows.map((row, place) => (place % 20 === 0 ? row.replace(',"red",', ',"blue",') : row));
+  const labelOf = (place) => rows[place % 4].split(",")[1];
+  const swap = (row, place) => row.replace(labelOf(place), labelOf(place + 1 + (Math.floor(place / 33) % 3)));
+  const wrong = rows.map((row, place) => (place % 33 === 0 ? swap(row, place) : row));
   assert.ok(wrong.filter((row, place) => row !== rows[place]).length > 10);
   writeFileSync(join(folder, "wrong.csv"), `${[head, ...wrong].join("\n")}\n`);
   run("audit", "wrong.csv", "-o", "audit");
