@@ -206,7 +206,7 @@ function draw() {
         {},
         "measured: ",
         h("strong", { id: "coverage" }, percent(coverage, 1)),
-        ` of sets hold the true label${of}`,
+        ` of these sets hold the true label${of}`,
       ),
     );
   }

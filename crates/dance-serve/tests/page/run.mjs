@@ -163,7 +163,7 @@ const tests = {
     await page.waitForSelector("#points li");
     assert.equal(await page.locator("#promise").textContent(), "Promised");
     assert.match(await page.locator("#level-words").textContent(), /at least 90% of sets hold the true label/);
-    assert.match(await page.locator("#overview").textContent(), /measured: [\d.]+% of sets/);
+    assert.match(await page.locator("#overview").textContent(), /measured: [\d.]+% of these sets/);
     await view(page, "coverage", ".chart svg");
     const [promised, measured] = [page.locator(".promised"), page.locator(".measured")];
     assert.match(await promised.textContent(), /^Promised.*at least 90%.*on average/s);
