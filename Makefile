@@ -14,16 +14,17 @@ UNPUBLISHED := --exclude dance-python --exclude dance-fuzz
 # What cargo-deny checks of what is here; known holes are asked of the network (make deny).
 DENIED := bans licenses sources
 
-.PHONY: help fmt lint lint-rust lint-python deny test test-rust test-python test-python-wheel test-engines test-page test-api pictures doc bench walk fuzz package package-rust package-python tools
+.PHONY: help fmt lint lint-rust lint-python lint-page deny test test-rust test-python test-python-wheel test-engines test-page test-api pictures doc bench walk fuzz package package-rust package-python tools
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
 
-fmt: .venv/requirements ## Format the code
+fmt: .venv/requirements target/page/package.json ## Format the code
 	cargo fmt --all
 	$(BIN)/ruff format python tools
+	target/page/node_modules/.bin/biome format --write
 
-lint: lint-rust lint-python ## Check formatting, lints, features, licences and the rules of our own; warnings are errors
+lint: lint-rust lint-python lint-page ## Check formatting, lints, features, licences and the rules of our own; warnings are errors
 
 lint-rust:
 	cargo fmt --all --check
@@ -40,6 +41,12 @@ lint-python: .venv/requirements
 	$(BIN)/ruff check python tools
 	$(BIN)/ruff format --check python tools
 	$(BIN)/mypy --config-file python/pyproject.toml python/dance_conformal
+
+# JavaScript of the pages: format and lints, types from JSDoc, and unit tests. Biome and TypeScript come from the npm registry.
+lint-page: target/page/package.json ## Check the JavaScript of the pages, and run its unit tests (needs Node.js 20.19 with npm)
+	target/page/node_modules/.bin/biome check --error-on-warnings
+	target/page/node_modules/.bin/tsc --project jsconfig.json
+	node --test crates/dance-serve/tests/page/unit.test.mjs
 
 deny: ## Check licences, sources, versions and known holes of all dependencies (needs cargo-deny: make tools, and the network)
 	cargo deny --workspace check
@@ -68,18 +75,21 @@ test-engines: test-python-wheel ## Install Spark and Ray into .venv and run the 
 
 # A real browser: Debian's Chromium, or what CHROMIUM names, driven by playwright-core from the npm registry. Pictures of one's own are
 # embedded by the ONNX Runtime that pip puts into .venv.
-test-page: target/page/package.json .venv/requirements ## Run the tests of pages in a browser, with screenshots in target/page/screenshots
+test-page: target/page/chromium .venv/requirements ## Run the tests of pages in a browser, with screenshots in target/page/screenshots
 	cargo test --workspace --locked --no-run --quiet
 	cd target/page && VIRTUAL_ENV=$(CURDIR)/.venv node ../../crates/dance-serve/tests/page/run.mjs ../debug/dance screenshots
 	cd target/page && node ../../crates/dance-serve/tests/page/reports.mjs ../debug/dance screenshots
 
-target/page/package.json: crates/dance-serve/tests/page/package.json
+target/page/chromium: target/page/package.json
 	test -n "$$CHROMIUM" || command -v chromium >/dev/null || { apt-get update -q && apt-get install -y -q chromium; }
+	touch $@
+
+target/page/package.json: crates/dance-serve/tests/page/package.json
 	mkdir -p target/page
 	cp $< $@
 	cd target/page && npm install --silent --no-fund --no-audit || { rm package.json; false; }
 
-pictures: target/page/package.json ## Draw the README's picture of the demo anew
+pictures: target/page/chromium ## Draw the README's picture of the demo anew
 	cargo test --workspace --locked --no-run --quiet
 	cd target/page && node ../../tools/draw_demo.mjs ../debug/dance ../../docs/demo.svg
 

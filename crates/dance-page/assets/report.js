@@ -1,27 +1,63 @@
-// Draws every chart of the page from the numbers beside it.
+// Draws every chart of the page from the numbers beside it, with these numbers as a table.
 for (const figure of document.querySelectorAll("figure[data-chart]")) {
-  const data = JSON.parse(figure.querySelector("script").textContent);
-  Charts.mount(figure.querySelector(".plot"), (width) => Charts[figure.dataset.chart](data, width));
+  if (!(figure instanceof HTMLElement)) continue;
+  const data = JSON.parse(figure.querySelector("script")?.textContent ?? "");
+  const kind = figure.dataset.chart ?? "";
+  Charts.mount(figure.querySelector(".plot"), (/** @type {number} */ width) => Charts[kind](data, width));
+  figure.append(Charts.asTable(figure.querySelector("h3")?.textContent, () => Charts.tables[kind](data)));
+}
+
+// A list of the sections leads to each of them.
+const headings = [...document.querySelectorAll("main h2")];
+if (headings.length > 2) {
+  const list = document.createElement("ul");
+  for (const [place, heading] of headings.entries()) {
+    heading.id ||= `section-${place + 1}`;
+    const link = document.createElement("a");
+    link.href = `#${heading.id}`;
+    link.textContent = heading.textContent;
+    const item = document.createElement("li");
+    item.append(link);
+    list.append(item);
+  }
+  const contents = document.createElement("nav");
+  contents.className = "contents card";
+  contents.setAttribute("aria-label", "Contents");
+  contents.append(list);
+  document.querySelector("main > header")?.after(contents);
+  // The browser looked for the section of the address before the sections had ids.
+  document.getElementById(decodeURIComponent(location.hash.slice(1)))?.scrollIntoView();
 }
 
 // Sorts a table by the column whose heading is pressed: numbers as numbers, a second press the other way round.
 for (const table of document.querySelectorAll("table")) {
-  const headings = [...table.tHead.rows[0].cells];
-  headings.forEach((heading, column) => heading.firstChild.addEventListener("click", () => {
-    const up = heading.getAttribute("aria-sort") !== "ascending";
-    headings.forEach((other) => other.removeAttribute("aria-sort"));
-    heading.setAttribute("aria-sort", up ? "ascending" : "descending");
-    const key = (row) => {
-      const cell = row.cells[column];
-      return cell.dataset.value === undefined ? null : Number(cell.dataset.value);
-    };
-    const rows = [...table.tBodies[0].rows];
-    rows.sort((a, b) => {
-      const [one, two] = [key(a), key(b)];
-      if (one === null && two === null) return (up ? 1 : -1) * a.cells[column].textContent.localeCompare(b.cells[column].textContent);
-      if (one === null || two === null) return one === null ? 1 : -1; // what has no number comes last either way
-      return (up ? 1 : -1) * (one - two);
+  const columns = [...(table.tHead?.rows[0].cells ?? [])];
+  for (const [column, heading] of columns.entries()) {
+    // Words stand at the left and wrap; numbers stand at the right.
+    const cells = [...table.tBodies[0].rows].map((row) => row.cells[column]);
+    if (cells.every((cell) => cell.dataset.value === undefined)) {
+      for (const cell of [heading, ...cells]) cell.classList.add("words");
+    }
+    heading.firstChild?.addEventListener("click", () => {
+      const up = heading.getAttribute("aria-sort") !== "ascending";
+      for (const other of columns) other.removeAttribute("aria-sort");
+      heading.setAttribute("aria-sort", up ? "ascending" : "descending");
+      sort(table.tBodies[0], column, up);
     });
-    table.tBodies[0].append(...rows);
-  }));
+  }
+}
+
+/** Sorts the rows of a table. Cells without a number come last in either direction.
+ * @param {HTMLTableSectionElement} body @param {number} column @param {boolean} up */
+function sort(body, column, up) {
+  const sign = up ? 1 : -1;
+  const value = (/** @type {HTMLTableRowElement} */ row) => row.cells[column].dataset.value;
+  const text = (/** @type {HTMLTableRowElement} */ row) => row.cells[column].textContent ?? "";
+  const rows = [...body.rows].sort((a, b) => {
+    const [one, two] = [value(a), value(b)];
+    if (one === undefined && two === undefined) return sign * text(a).localeCompare(text(b));
+    if (one === undefined || two === undefined) return one === undefined ? 1 : -1;
+    return sign * (Number(one) - Number(two));
+  });
+  body.append(...rows);
 }

@@ -19,7 +19,7 @@ macro_rules! files {
 const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 const STYLE: &str = "text/css; charset=utf-8";
 /// The name, media type and text of every file.
-const FILES: [(&str, &str, &str); 12] = files![
+const FILES: [(&str, &str, &str); 16] = files![
     "index.html" "text/html; charset=utf-8",
     "page.css" "text/css; charset=utf-8",
     "main.js" "text/javascript; charset=utf-8",
@@ -32,6 +32,10 @@ const FILES: [(&str, &str, &str); 12] = files![
     "review.js" "text/javascript; charset=utf-8",
     "try.js" "text/javascript; charset=utf-8",
     "reference.js" "text/javascript; charset=utf-8",
+    "read.js" "text/javascript; charset=utf-8",
+    "format.js" "text/javascript; charset=utf-8",
+    "keyboard.js" "text/javascript; charset=utf-8",
+    "pictures.js" "text/javascript; charset=utf-8",
 ];
 /// The files that reports have too.
 const SHARED: [(&str, &str, &str); 3] = [

@@ -157,7 +157,9 @@ pub(crate) struct ClassCoverage {
 
 impl PageScores {
     pub(crate) fn new(model: &Dance, points: &Reviewable, context: &Context<'_>) -> dance::Result<Self> {
-        let scored = model.score(&points.embeddings, PredictOptions::default(), context)?;
+        let mut scored = model.score(&points.embeddings, PredictOptions::default().probabilities(true), context)?;
+        // The page shows the best answer of each point; coverage needs no probabilities.
+        let classified = scored.classified.take();
         let seen = model.seen(&points.embeddings)?;
         let truth = points.labels.as_ref().map(|labels| {
             let classes = class_ids(model.classes());
@@ -165,7 +167,12 @@ impl PageScores {
         });
         let used: Vec<bool> = seen.iter().map(Option::is_some).collect();
         let unused = (0..used.len()).filter(|&place| !used[place]).collect();
-        let json = json(model, points, &scored, truth.as_deref(), &used)?;
+        let mut json = json(model, points, &scored, truth.as_deref(), &used)?;
+        if let Some(best) = classified {
+            let of_point = |(row, &label): (usize, &u32)| best.probability(row, label);
+            json["probabilities"] = json!(best.labels.iter().enumerate().map(of_point).collect::<Vec<_>>());
+            json["predictions"] = json!(best.labels);
+        }
         let mut scores = Self { json: json.to_string().into(), scored, truth, unused, curve: Vec::new() };
         if scores.truth.is_some() && !scores.unused.is_empty() {
             let curve = level::alphas().map(|alpha| scores.at_level(model, alpha));
@@ -254,7 +261,7 @@ fn json(
         "nearest": scored.nearest,
         "novelty": scored.novelty,
         "used": used,
-        "audit": points.audit,
+        "random": points.audit,
     }))
 }
 

@@ -156,10 +156,13 @@ pub(super) fn size(results: &Results) -> Vec<Chart> {
     let mut charts = each_alpha(results, |alpha, rows, (lead, summary)| {
         let mut rows = rows.to_vec();
         rows.sort_by(|a, b| a.1.size.total_cmp(&b.1.size));
-        let other = rows.iter().find(|row| row.0 != *lead);
-        let beside = other.map_or_else(String::new, |(method, summary)| {
-            format!("; the smallest of the others, {}, {:.2}", method.title(), summary.size)
-        });
+        let beside = match rows.iter().find(|row| row.0 != *lead) {
+            None => String::new(),
+            Some((next, other)) if rows[0].0 == *lead => {
+                format!(", the fewest; next: {}, {:.2}", next.title(), other.size)
+            }
+            Some((least, other)) => format!("; the fewest: {}, {:.2}", least.title(), other.size),
+        };
         let drawn = each_drawn(results, &rows, |_, summary| json!({ "value": summary.size }));
         Chart {
             kind: Kind::Rows,

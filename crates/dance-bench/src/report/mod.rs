@@ -5,6 +5,7 @@ mod compared;
 mod csv;
 mod differences;
 mod fits;
+mod methods;
 pub mod page;
 pub mod summary;
 pub mod tables;

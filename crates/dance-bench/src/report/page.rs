@@ -1,8 +1,8 @@
 //! `report.html`: one file that needs no network. Styles, scripts and numbers are inside it, and names from data files
-//! are escaped.
+//! are escaped. A list of its sections stands below the header.
 
 use super::summary::data_sets;
-use super::{all_tables, compared, differences, fits};
+use super::{all_tables, compared, differences, fits, methods};
 use crate::experiment::Results;
 use dance_page::chart::{Chart, figures};
 use dance_page::html::{Document, escape};
@@ -16,7 +16,9 @@ pub fn html(results: &Results) -> String {
     // The header, then the data sets that could not be used.
     let mut body = format!(
         "<header><h1>Prediction sets, compared</h1><p>{}, {}, α = {alphas}; {} % of the points fit, {} % calibrate, \
-         {} % test. All methods share one split and, if they use it, one kernel machine. {}</p></header>",
+         {} % test. All methods share one split and, if they use it, one kernel machine. {}</p>\
+         <p>The names are explained under <a href=\"#methods\">Methods</a> and \
+         <a href=\"#measures\">Measures</a>.</p></header>",
         pluralize(data_sets(results).len(), "data set", "data sets"),
         pluralize(plan.seeds, "seed", "seeds"),
         100.0 * plan.split[0],
@@ -64,12 +66,9 @@ pub fn html(results: &Results) -> String {
         let note = if note.is_empty() { String::new() } else { format!("<p>{note}</p>") };
         body += &format!("<section><h2>{title}</h2>{note}{}</section>", figures(charts));
     }
-    // All numbers, and the guarantee of every method.
+    // What the names mean, with the guarantee of every method; then all numbers.
+    body += &methods::section(results);
+    body += &methods::measures();
     body += &all_tables(results).iter().map(Table::to_html).collect::<String>();
-    body += "<section><h2>Guarantees</h2><ul>";
-    for method in &plan.methods {
-        body += &format!("<li>{}: {}</li>", escape(method.title()), escape(method.guarantee()));
-    }
-    body += "</ul></section>";
     Document { title: "Prediction sets, compared", marker: "dance bench report", body: &body }.to_html()
 }

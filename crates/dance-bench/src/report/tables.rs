@@ -313,6 +313,10 @@ pub(crate) fn ablation_keys(results: &Results) -> Vec<(&'static str, String, f64
 
 /// Makes a cell of a mean and its standard deviation.
 fn with_spread(value: f64, spread: f64, decimals: usize) -> Cell {
+    // One seed has no spread.
+    if spread == 0.0 {
+        return Cell::number(value, decimals);
+    }
     Cell { value: Some(value), ..Cell::text(format!("{value:.decimals$} ± {spread:.decimals$}")) }
 }
 

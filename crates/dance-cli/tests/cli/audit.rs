@@ -33,6 +33,8 @@ fn an_audit_finds_what_was_planted() {
     assert_eq!(table.records().filter(|row| &row.as_ref().unwrap()[0] == "label error").count(), 3);
     let page = std::fs::read_to_string(at("audit/index.html")).unwrap();
     assert!(page.starts_with("<!doctype html>\n<!-- dance audit report -->") && page.contains("p91"));
+    // Neighbors have their labels, without which nobody can judge.
+    assert!(page.contains("(bee); ") && page.contains("<h2>Terms</h2>"));
 
     let text = std::fs::read_to_string(at("toy.csv")).unwrap();
     let (header, rest) = text.split_once('\n').unwrap();

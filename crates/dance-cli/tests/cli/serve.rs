@@ -122,7 +122,7 @@ fn labels_survive_a_kill_and_only_random_points_recalibrate() {
         server.post("/page-api/labels", &json!({ "provenance": provenance, "labels": labels }))
     };
     let page = server.get("/page-api/points").json();
-    let audit: Vec<u64> = page["audit"].as_array().unwrap().iter().map(|place| place.as_u64().unwrap()).collect();
+    let audit: Vec<u64> = page["random"].as_array().unwrap().iter().map(|place| place.as_u64().unwrap()).collect();
     let other = (0..=audit.len() as u64).find(|place| !audit.contains(place)).unwrap();
     let of = |place: u64| page["labels"][place as usize].clone();
     let audited: Vec<Value> = audit.iter().map(|&place| json!({ "point": place, "label": of(place) })).collect();

@@ -2,7 +2,7 @@
 
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { deflateSync, crc32 } from "node:zlib";
+import { crc32, deflateSync } from "node:zlib";
 
 /** Returns a picture of one colour, 16 × 16, as PNG. */
 export function png([red, green, blue]) {
@@ -15,15 +15,28 @@ export function png([red, green, blue]) {
   };
   const head = Buffer.from([0, 0, 0, 16, 0, 0, 0, 16, 8, 2, 0, 0, 0]);
   const row = Buffer.concat([Buffer.from([0]), Buffer.concat(Array(16).fill(Buffer.from([red, green, blue])))]);
-  return Buffer.concat([Buffer.from("\x89PNG\r\n\x1a\n", "latin1"), chunk("IHDR", head), chunk("IDAT", deflateSync(Buffer.concat(Array(16).fill(row)))), chunk("IEND", Buffer.alloc(0))]);
+  return Buffer.concat([
+    Buffer.from("\x89PNG\r\n\x1a\n", "latin1"),
+    chunk("IHDR", head),
+    chunk("IDAT", deflateSync(Buffer.concat(Array(16).fill(row)))),
+    chunk("IEND", Buffer.alloc(0)),
+  ]);
 }
 
-/** Writes `colours.csv` and a picture for each point. The embedding of a picture is its colour, so neighbors look alike. */
+/** Writes `colours.csv` and a picture for each point. The embedding is the colour, so neighbors look alike. */
 export function colours(folder) {
-  const classes = { red: [210, 60, 50], green: [60, 170, 80], blue: [60, 90, 200], "<b>grey</b> & co": [130, 130, 130] };
+  const classes = {
+    red: [210, 60, 50],
+    green: [60, 170, 80],
+    blue: [60, 90, 200],
+    "<b>grey</b> & co": [130, 130, 130],
+  };
   const lines = ["id,label,r,g,b"];
   let seed = 7;
-  const random = () => ((seed = (seed * 1103515245 + 12345) % 2147483648) / 2147483648);
+  const random = () => {
+    seed = (seed * 1103515245 + 12345) % 2147483648;
+    return seed / 2147483648;
+  };
   mkdirSync(join(folder, "pictures"));
   let number = 0;
   for (let i = 0; i < 100; i++) {
@@ -34,6 +47,5 @@ export function colours(folder) {
       lines.push(`${id},"${name}",${mixed.map((part) => part / 255).join(",")}`);
     }
   }
-  writeFileSync(join(folder, "colours.csv"), lines.join("\n") + "\n");
+  writeFileSync(join(folder, "colours.csv"), `${lines.join("\n")}\n`);
 }
-

@@ -12,6 +12,20 @@ const MARK: &str = "dance audit report";
 /// Most findings of a kind on the page. The files have all of them.
 const SHOWN: usize = 200;
 
+/// The explanation of the words of the page.
+const TERMS: &str = "<section><h2>Terms</h2><dl class=\"terms card\">\
+    <dt>False alarms (--fdr)</dt><dd>The share of right labels that the list of label errors may hold, on average.</dd>\
+    <dt>Probability</dt><dd>The probability that the label in the file is wrong, predicted from all other points.</dd>\
+    <dt>p-value</dt><dd>With a model: the share of calibration points that fit their label no better than the point \
+    fits its label in the file.</dd>\
+    <dt>Given space</dt><dd>Distances between the embeddings as they are in the file.</dd>\
+    <dt>Learned space</dt><dd>Distances in the metric that the model learned. It brings points of a class \
+    together.</dd>\
+    <dt>Deviations</dt><dd>The distance of a point from its fifth neighbor, on a log scale, in robust standard \
+    deviations: 0 is usual, above 5 is rare.</dd>\
+    <dt>Parts</dt><dd>The parts of a split, such as train and test, from the column that --parts names.</dd>\
+    </dl></section>";
+
 /// A column of a table: its name, and its cell for a finding.
 type TableColumn<'a> = (&'a str, &'a dyn Fn(&Finding) -> Cell);
 
@@ -23,7 +37,7 @@ pub(super) fn page(report: &Report<'_>) -> String {
         .map(|(name, value)| format!("<li><strong>{name}</strong>: {}</li>", escape(&value)))
         .collect();
     let body = format!(
-        "<header><h1>{}</h1><ul>{lines}</ul></header><section>{}</section>{}",
+        "<header><h1>{}</h1><ul>{lines}</ul></header><section><h2>Suspicious labels</h2>{}</section>{}{TERMS}",
         escape(&title),
         figures(&[odds(report)]),
         tables(report)
@@ -42,8 +56,9 @@ fn odds(report: &Report<'_>) -> Chart {
         kind: Kind::Lines,
         id: "odds".into(),
         headline: format!("Another label is more probable for {against} of {} points", report.data.len()),
-        caption: "Log ratio of the probabilities of the best other label and of the label, by all other points. Many \
-                  of these points are ambiguous, not wrong."
+        caption: "Natural log of a ratio: the probability of the best other label to that of the label in the file. \
+                  Above 0, the other label is more probable; at 2.3, ten times. Many of these points are ambiguous, \
+                  not wrong."
             .into(),
         data: json!({
             "series": [{ "name": "points", "ours": true, "named": false, "points": points }],
@@ -83,7 +98,11 @@ fn tables(report: &Report<'_>) -> String {
     let value = |finding: &Finding| Cell::number(finding.value, 3);
     let count = |finding: &Finding| Cell::number(finding.value, 0);
     let tiny = |finding: &Finding| Cell { text: format!("{:.1e}", finding.value), ..Cell::number(finding.value, 0) };
-    let points = |finding: &Finding| Cell::text(finding.points.as_str());
+    // Neighbors are named with their labels, by which a person judges the finding.
+    let points = |finding: &Finding| match finding.labeled.as_str() {
+        "" => Cell::text(finding.points.as_str()),
+        labeled => Cell::text(labeled),
+    };
     let flag = |finding: &Finding| match finding.kind {
         ACROSS => Cell { emphasis: Emphasis::Best, ..Cell::text("across parts") },
         _ => Cell::default(),
@@ -95,7 +114,8 @@ fn tables(report: &Report<'_>) -> String {
         table(
             "Label errors",
             &[ERROR],
-            "Labels that are probably wrong, most suspicious first, with the label that fits best.",
+            "Labels that are probably wrong, most suspicious first, with the label that fits best. The nearest points \
+             are named with their labels.",
             &[
                 ("Point", &point),
                 ("Label", &label),

@@ -28,6 +28,8 @@ pub(super) struct Finding {
     pub(super) suggested: String,
     pub(super) value: f64,
     pub(super) points: String,
+    /// The points with their labels, for people; empty where labels say nothing more.
+    pub(super) labeled: String,
     /// The space in which copies were audit, and their parts.
     pub(super) space: &'static str,
     pub(super) parts: String,
@@ -70,6 +72,15 @@ impl Report<'_> {
         places.iter().map(|&place| self.named(place)).collect::<Vec<_>>().join("; ")
     }
 
+    /// Returns the name of a point with its label.
+    fn labeled(&self, place: u32) -> String {
+        format!("{} ({})", self.named(place), self.class(self.data.labels[place as usize]))
+    }
+
+    fn labeled_names(&self, places: &[u32]) -> String {
+        places.iter().map(|&place| self.labeled(place)).collect::<Vec<_>>().join("; ")
+    }
+
     /// Returns the name of a point of the model.
     fn named_in_model(&self, point: &ModelPoint) -> String {
         let name = match (&point.id, point.row) {
@@ -84,11 +95,11 @@ impl Report<'_> {
         format!("{name} of the {part} part of {}", self.model.as_deref().unwrap_or("the model"))
     }
 
-    /// Returns the points of a group of copies, each with its part.
-    fn members(&self, group: &Copies) -> String {
+    /// Returns the points of a group of copies, each with its part. `name` gives the name of a point.
+    fn members(&self, group: &Copies, name: impl Fn(u32) -> String) -> String {
         let own = group.rows.iter().map(|&place| match self.parts {
-            Some(parts) => format!("{} ({})", self.named(place), parts[place as usize]),
-            None => self.named(place),
+            Some(parts) => format!("{} ({})", name(place), parts[place as usize]),
+            None => name(place),
         });
         let of_model = group.model.iter().map(|point| self.named_in_model(point));
         own.chain(of_model).collect::<Vec<_>>().join("; ")
@@ -108,7 +119,7 @@ impl Report<'_> {
         // Sentences that appear only where there is a finding.
         let listed = match audit.label_errors.len() {
             0 => "none listed".into(),
-            count => format!("{count} listed, of which about {:.0} % are right", 100.0 * self.fdr),
+            count => format!("{count} listed, of which about {:.0} % are false alarms", 100.0 * self.fdr),
         };
         let points: usize = audit.copies.iter().map(|group| group.rows.len()).sum();
         let across = audit.copies.iter().filter(|group| group.across).count();
@@ -150,6 +161,7 @@ impl Report<'_> {
             suggested: self.class(error.suggested),
             value: error.probability.unwrap_or(error.p_value),
             points: self.names(audit.neighbors(error.row)),
+            labeled: self.labeled_names(audit.neighbors(error.row)),
             ..Finding::default()
         };
         let mut all: Vec<Finding> = audit.label_errors.iter().map(error).collect();
@@ -157,7 +169,8 @@ impl Report<'_> {
         all.extend(audit.copies.iter().map(|group| Finding {
             kind: if group.across { ACROSS } else { COPIES },
             value: (group.rows.len() + group.model.len()) as f64,
-            points: self.members(group),
+            points: self.members(group, |place| self.named(place)),
+            labeled: self.members(group, |place| self.labeled(place)),
             space: group.space,
             parts: group.parts.join("; "),
             ..Finding::default()
@@ -168,6 +181,7 @@ impl Report<'_> {
             label: self.class(self.data.labels[row]),
             value: deviations,
             points: self.names(audit.neighbors(row)),
+            labeled: self.labeled_names(audit.neighbors(row)),
             ..Finding::default()
         }));
         // Findings about classes have no row.

@@ -1,6 +1,6 @@
 //! The results of the demo as an HTML page with charts.
 
-use super::story::{ALPHAS, Example, MethodMetrics, Story};
+use super::story::{ALPHAS, Example, Method, MethodMetrics, Story};
 use super::words;
 use dance::evaluation::coverage_interval;
 use dance_page::chart::{Chart, Kind, figures};
@@ -19,29 +19,39 @@ pub(super) fn of(story: &Story) -> String {
     let title = "DANCE: prediction sets on embeddings";
     let [kernel, calibration, test] = story.points;
     let lead = default_at(story, ALPHAS[0]);
+    let (low, high) = CoverageBand::new(calibration, test, lead.metrics.alpha).interval(0.95);
     let body = format!(
-        "<header><h1>{title}</h1><p class=\"lead\">Sets should contain the true label {:.0} % of the time. \
-         <strong>{:.1} %</strong> of {test} sets on new points do, with <strong>{:.2} labels</strong> each on \
-         average.</p>\
-         <p>{} points of {} dimensions in {} classes ({}): {kernel} fitted a kernel, {calibration} calibrated it, and \
-         the other {test} are test points. The kernel alone is right on {:.1} % of the test points.</p>\
-         <p><small>Guarantee: {}.</small></p></header>\
+        "<header><h1>{title}</h1><div class=\"statements\">\
+         <div class=\"card promised\"><h2>Promised</h2><p class=\"lead\"><strong>at least {:.0} %</strong> of sets \
+         contain the true label, on average over new points.</p><p><small>Guarantee: {}.</small></p></div>\
+         <div class=\"card measured\"><h2>Measured</h2><p class=\"lead\"><strong>{:.1} %</strong> of {test} sets on \
+         new points do, with <strong>{:.2} labels</strong> each on average.</p>\
+         <p><small>If the guarantee holds, the share is between {:.1} % and {:.1} %, 95 times in 100.</small></p></div>\
+         </div><p>{} points of {} dimensions in {} classes ({}): {kernel} fitted a kernel, {calibration} calibrated \
+         it, and the other {test} are test points. The kernel alone is right on {:.1} % of the test points.</p>\
+         </header>\
          <section><h2>Coverage and size</h2>{}</section>{}\
          <section><h2>Sets, and the search for a kernel</h2>{}</section>\
-         <section><h2>Five points</h2><ul class=\"examples\">{}</ul></section>",
+         <section><h2>Five points</h2><ul class=\"legend\"><li><strong>Bold</strong> best answer</li>\
+         <li><span class=\"chip\">name</span> label in the set</li>\
+         <li><span class=\"chip true\">✓ name</span> true label, in the set</li></ul>\
+         <ul class=\"examples\">{}</ul></section>{}",
         100.0 * (1.0 - lead.metrics.alpha),
+        escape(&story.model.guarantee()),
         100.0 * lead.metrics.coverage,
         lead.metrics.size,
+        100.0 * low,
+        100.0 * high,
         kernel + calibration + test,
         story.dimensions,
         story.model.classes().len(),
         escape(&story.data),
         100.0 * story.accuracy,
-        escape(&story.model.guarantee()),
         figures(&curves(story)),
         results(story).to_html(),
         figures(&[sizes(story), search(story)]),
         story.examples.iter().map(example).collect::<String>(),
+        terms(story),
     );
     Document { title, marker: MARK, body: &body }.to_html()
 }
@@ -171,18 +181,37 @@ fn search(story: &Story) -> Chart {
 fn example(example: &Example) -> String {
     let Example { why, text, truth, prediction, set, covered } = example;
     let chip = |label: &String| {
-        format!("<span class=\"chip{}\">{}</span>", if label == truth { " true" } else { "" }, escape(label))
+        let (class, sign) = if label == truth { (" true", "✓ ") } else { ("", "") };
+        format!("<span class=\"chip{class}\">{sign}{}</span>", escape(label))
     };
     let set: String = match &set[..] {
         [] => "<span class=\"chip empty\">empty</span>".into(),
         labels => labels.iter().map(chip).collect(),
     };
     format!(
-        "<li class=\"card{}\"><p>{}</p>{set} <small>{}; true label: {}; single best label: {}</small></li>",
+        "<li class=\"card{}\"><p>{}</p><strong>{}</strong> {set} <small>{}; true label: {}</small></li>",
         if *covered { "" } else { " miss" },
         escape(text),
+        escape(prediction),
         escape(why),
         escape(truth),
-        escape(prediction)
     )
+}
+
+/// Returns the section that explains the methods of the demo.
+fn terms(story: &Story) -> String {
+    let explanation = |name: &str| match name {
+        "posterior" => {
+            "The default of dance fit: a stack of several classifiers gives probabilities, which the sets use."
+        }
+        "posterior, balanced" => "The posterior, with coverage balanced between the classes.",
+        "fuse" => "One score from the ranks of neighbors and their contrast. It needs no probabilities.",
+        "paper: DANCE" => "The paper's method: the union of the k-NN set and the CLR set, which share alpha.",
+        "paper: k-NN set" => "A label is in if enough of the nearest neighbors carry it.",
+        "paper: CLR set" => "Contrastive score: nearest neighbors with the label against those without it.",
+        _ => "",
+    };
+    let entry = |method: &Method| format!("<dt>{}</dt><dd>{}</dd>", method.name, explanation(method.name));
+    let entries: String = story.methods.iter().map(entry).collect();
+    format!("<section><h2>Methods</h2><dl class=\"terms card\">{entries}</dl></section>")
 }
