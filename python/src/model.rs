@@ -94,35 +94,47 @@ impl Model {
     }
 
     /// Calibrates on points that did not fit the kernel, under the given settings of the method. With `of_fit` they are
-    /// other rows of the data that were passed to the fit, so that copies among them are draws of their own. With
-    /// `grouped` each is one point of a group.
+    /// other rows of the data that were passed to the fit, so that copies among them are draws of their own. `drawn` is
+    /// their sampling.
     fn calibrate(
         &self,
         py: Python<'_>,
         data: PointsWithLabels<'_>,
-        of_fit_and_grouped: (bool, bool),
+        of_fit: bool,
+        drawn: Drawn,
         settings: &str,
         device: &str,
         threads: usize,
         callback: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
-        let (of_fit, grouped) = of_fit_and_grouped;
-        let (mut data, config) = (data.dataset()?, parse(settings)?);
+        let (mut data, config, sampling) = (data.dataset()?, parse(settings)?, sampling(&drawn)?);
         if of_fit {
             data.source = self.fitted().source.clone();
         }
         let calibrated = run_on(py, device, threads, callback, |device, context| {
             let mut fitted = self.fitted().clone();
             fitted.config.conformal = config;
-            // A stratified split was stratified for the whole data; points that come later are drawn anew.
-            fitted.config.sampling = match fitted.config.sampling {
-                _ if grouped => Sampling::Grouped,
-                Sampling::Stratified if of_fit => Sampling::Stratified,
-                _ => Sampling::Random,
-            };
+            fitted.config.sampling = sampling;
             fitted.calibrate(device, &data, context)
         });
         calibrated.map(|dance| Self::calibrated(dance, device))
+    }
+
+    /// Draws calibration points in the class proportions that points without labels have, as estimated by the kernel
+    /// machine. Returns the places of the drawn points in `data`.
+    fn label_shift<'py>(
+        &self,
+        py: Python<'py>,
+        data: PointsWithLabels<'_>,
+        unlabeled: PyReadonlyArray2<'_, f32>,
+        seed: u64,
+        threads: usize,
+    ) -> PyResult<Bound<'py, PyArray1<i64>>> {
+        let (dance, data) = (self.dance()?, data.dataset()?);
+        let (rows, cols) = (arrays::rows(&unlabeled), unlabeled.shape()[1]);
+        let queries = Rows::new(&rows, cols);
+        let kept = run(py, threads, None, |context| dance.label_shift(&data, queries, seed, context))?;
+        Ok(arrays::places(py, &kept))
     }
 
     /// Maps points by the learned metric.
@@ -373,6 +385,22 @@ impl Model {
     fn metric_root<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f32>>> {
         arrays::to_array(py, self.fitted().rfm.metric_root.clone())
     }
+}
+
+/// The sampling of calibration points: its name, the number of points before it, and the number of points without
+/// labels.
+type Drawn = (String, usize, usize);
+
+/// Returns the sampling that Python names.
+fn sampling((name, of, unlabelled): &Drawn) -> PyResult<Sampling> {
+    Ok(match (&name[..], *of, *unlabelled) {
+        ("random", ..) => Sampling::Random,
+        ("groups", ..) => Sampling::Grouped,
+        ("window", points, _) => Sampling::Window { points },
+        ("weights", of, _) => Sampling::Weighted { of },
+        ("label_shift", of, unlabelled) => Sampling::LabelShift { of, unlabelled },
+        _ => return Err(PyValueError::new_err(format!("no sampling `{name}`"))),
+    })
 }
 
 /// Returns the default settings, as JSON.
