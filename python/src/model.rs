@@ -6,7 +6,7 @@ use dance::conformal::{Calibration, Method, MethodName};
 use dance::device::DeviceChoice;
 use dance::machine::{Classified, Classifier};
 use dance::model::{ModelPart, ReferencePoint};
-use dance::{Config, Dance, Fitted, PredictOptions, Rows, Sampling};
+use dance::{Config, Dance, Fitted, PredictOptions, Rows};
 use numpy::{PyArray1, PyArray2, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -17,7 +17,7 @@ use crate::arrays::{self, Id};
 use crate::errors::{Mapped, of_model};
 use crate::job::{run, run_on};
 use crate::persist;
-use crate::points::PointsWithLabels;
+use crate::points::{Drawn, PointsWithLabels, sampling};
 use crate::scored::Scored;
 
 /// The two stages of a model.
@@ -379,28 +379,6 @@ impl Model {
     fn is_calibrated(&self) -> bool {
         matches!(self.state, State::Calibrated(_))
     }
-
-    /// The symmetric root of the learned metric.
-    #[getter]
-    fn metric_root<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f32>>> {
-        arrays::to_array(py, self.fitted().rfm.metric_root.clone())
-    }
-}
-
-/// The sampling of calibration points: its name, the number of points before it, and the number of points without
-/// labels.
-type Drawn = (String, usize, usize);
-
-/// Returns the sampling that Python names.
-fn sampling((name, of, unlabelled): &Drawn) -> PyResult<Sampling> {
-    Ok(match (&name[..], *of, *unlabelled) {
-        ("random", ..) => Sampling::Random,
-        ("groups", ..) => Sampling::Grouped,
-        ("window", points, _) => Sampling::Window { points },
-        ("weights", of, _) => Sampling::Weighted { of },
-        ("label_shift", of, unlabelled) => Sampling::LabelShift { of, unlabelled },
-        _ => return Err(PyValueError::new_err(format!("no sampling `{name}`"))),
-    })
 }
 
 /// Returns the default settings, as JSON.

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use dance::Dataset;
 use dance::data::{Kind, Source, split as splits};
+use dance::{Dataset, Sampling};
 use numpy::{PyArray1, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -56,6 +56,22 @@ impl PointsWithLabels<'_> {
             picked: None,
         })
     }
+}
+
+/// The sampling of calibration points: its name, the number of points before it, and the number of points without
+/// labels.
+pub(crate) type Drawn = (String, usize, usize);
+
+/// Returns the sampling that Python names.
+pub(crate) fn sampling((name, of, unlabelled): &Drawn) -> PyResult<Sampling> {
+    Ok(match (&name[..], *of, *unlabelled) {
+        ("random", ..) => Sampling::Random,
+        ("groups", ..) => Sampling::Grouped,
+        ("window", points, _) => Sampling::Window { points },
+        ("weights", of, _) => Sampling::Weighted { of },
+        ("label_shift", of, unlabelled) => Sampling::LabelShift { of, unlabelled },
+        _ => return Err(PyValueError::new_err(format!("no sampling `{name}`"))),
+    })
 }
 
 /// Returns the rows of the parts of a seeded split of `points` points for a fit and its calibration. Groups stay whole,
