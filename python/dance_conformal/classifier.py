@@ -398,9 +398,6 @@ class DanceClassifier(_Maintenance):
     ) -> None:
         """Calibrates on points with these classes. With ``of_fit`` rows are those of the data passed to ``fit``, else those
         passed to ``recalibrate``."""
-        # Classes without a point are none of the model's.
-        used, places = np.unique(codes, return_inverse=True)
-        classes, codes = classes[used], places.astype(np.uint32)
         names = class_names(classes)
         settings = self._settings(self._seed)
         model = self._model.calibrate(

@@ -63,6 +63,7 @@ def test_classes_have_the_frequencies_of_points_without_labels(kernel, data):
     )
 
 
+@pytest.mark.filterwarnings("ignore:1 class has no calibration point")
 def test_the_program_keeps_the_same_points(kernel, data, dance, tmp_path):
     _, _, more, labels = data
     kernel.save(tmp_path / "model.dance")
