@@ -17,7 +17,7 @@ POINTS, DIMENSIONS, CLASSES, RUNS = 10_000, 512, 100, 7
 
 def main() -> None:
     X, y = datasets.clusters(POINTS + 4000, classes=CLASSES, dimensions=DIMENSIONS, spread=1.0, seed=0)
-    model = DanceClassifier(bandwidth=2.0, shape=1.0, rounds=1).fit(X[:4000], y[:4000])
+    model = DanceClassifier(kernel={"bandwidth": 2.0, "shape": 1.0, "rounds": 1}, n_jobs=-1).fit(X[:4000], y[:4000])
     queries = X[4000:]
     inside: list[float] = []
     score, decide = model._score_points, model._decide

@@ -206,12 +206,12 @@ def fit(X: np.ndarray, y: np.ndarray) -> None:
     calibration, test = slice(6000, 10_000), slice(10_000, 15_000)
     for points in (1000, 2000, 4000, 6000):
         begin = time.perf_counter()
-        model = DanceClassifier(calibration_share=None, evaluations=10).fit(X[:points], y[:points])
+        model = DanceClassifier(calibration_share=None, evaluations=10, n_jobs=-1).fit(X[:points], y[:points])
         seconds = time.perf_counter() - begin
-        model.conformalize(X[calibration], y[calibration])
+        model.recalibrate(X[calibration], y[calibration])
         for alpha in (0.1, 0.05):
             found = model.evaluate(X[test], y[test], alpha)
-            shares = {name: found[name] for name in ("accuracy", "coverage", "size")}
+            shares = {name: getattr(found, name) for name in ("accuracy", "coverage", "size")}
             told("fit", points=points, alpha=alpha, seconds=seconds, **shares)
 
 
@@ -229,7 +229,7 @@ def main() -> None:
         at = Path(name)
         model = at / "model.dance"
         points = int(os.environ.get("POINTS", 6000))  # half of them fit, half of them calibrate
-        fitted = DanceClassifier(evaluations=3, rounds=2).fit(X[order[:points]], y[order[:points]])
+        fitted = DanceClassifier(evaluations=3, kernel={"rounds": 2}, n_jobs=-1).fit(X[order[:points]], y[order[:points]])
         fitted.save(model)
         told("model", points=points, dimensions=X.shape[1], classes=len(fitted.classes_))
         X = np.ascontiguousarray(X[order])

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
+
+__all__ = ["ArrowArray", "ArrowData", "ArrowStream", "column", "pa", "points", "record_batches"]
 
 #: The first version with the PyCapsule interface in both directions.
 _OLDEST = (15, 0)
@@ -30,10 +32,31 @@ def import_pyarrow() -> Any:
     return pyarrow
 
 
-pa = import_pyarrow()
+if TYPE_CHECKING:
+    import pyarrow as pa
+else:
+    pa = import_pyarrow()
 
 
-def record_batches(source: Any) -> Iterator[Any]:
+class ArrowStream(Protocol):
+    """A table, a reader or a data frame: a producer of Arrow's PyCapsule interface."""
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Returns a capsule with a stream of record batches."""
+
+
+class ArrowArray(Protocol):
+    """A record batch: a producer of Arrow's PyCapsule interface."""
+
+    def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
+        """Returns capsules with a schema and an array."""
+
+
+#: Arrow data, or several of them.
+ArrowData: TypeAlias = ArrowStream | ArrowArray | Iterable[ArrowStream | ArrowArray]
+
+
+def record_batches(source: ArrowData) -> Iterator[pa.RecordBatch]:
     """Returns the record batches of any producer of Arrow's PyCapsule interface, or of several of them.
 
     >>> [batch.num_rows for batch in record_batches([pa.table({"a": [1, 2]}), pa.record_batch({"a": [3]})])]
@@ -54,7 +77,7 @@ def record_batches(source: Any) -> Iterator[Any]:
         )
 
 
-def column(batch: Any, name: str) -> Any:
+def column(batch: pa.RecordBatch, name: str) -> pa.Array:
     """Returns the column of this name."""
     place = batch.schema.get_field_index(name)
     if place < 0:
@@ -63,7 +86,9 @@ def column(batch: Any, name: str) -> Any:
     return batch.column(place)
 
 
-def points(array: Any, dimensions: int, name: str) -> tuple[NDArray[Any], NDArray[np.int64], dict[int, str]]:
+def points(
+    array: pa.Array, dimensions: int, name: str
+) -> tuple[NDArray[Any], NDArray[np.int64], dict[int, str]]:
     """Returns the numbers of valid rows, the places of these rows, and the reason for every other row.
 
     Numbers are copied only if something is null.
@@ -95,7 +120,7 @@ def points(array: Any, dimensions: int, name: str) -> tuple[NDArray[Any], NDArra
     return values[~nulls], rows[~nulls], wrong
 
 
-def _as_lists(array: Any, dimensions: int, name: str) -> Any:
+def _as_lists(array: pa.Array, dimensions: int, name: str) -> pa.Array:
     kind = array.type
     is_view = getattr(pa.types, "is_list_view", lambda _: False)
     if is_view(kind):
@@ -112,7 +137,7 @@ def _as_lists(array: Any, dimensions: int, name: str) -> Any:
     return array
 
 
-def _lengths(lists: Any, dimensions: int) -> NDArray[np.int64]:
+def _lengths(lists: pa.Array, dimensions: int) -> NDArray[np.int64]:
     if pa.types.is_fixed_size_list(lists.type):
         return np.full(len(lists), dimensions)
     return np.asarray(np.diff(lists.offsets.to_numpy()), np.int64)

@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from . import _native
-from .progress import Event
-from .settings import thread_count
+from .progress import Event, Listener
+from .settings import check_word, thread_count
 
 
 @dataclass(frozen=True)
@@ -46,27 +46,33 @@ class Embeddings:
 
 def embed(
     source: str | PathLike[str] | Sequence[str],
-    model: str | PathLike[str],
+    encoder: str | PathLike[str],
     *,
     prompt: str | None = None,
     class_names: Sequence[str] | None = None,
-    skip_bad: bool = False,
+    on_error: Literal["raise", "skip"] = "raise",
     device: str = "cpu",
     offline: bool = False,
     runtime: str | PathLike[str] | None = None,
     parts: str | PathLike[str] | None = None,
     n_jobs: int | None = None,
-    callback: Callable[[Event], object] | None = None,
+    verbose: int | Callable[[Event], object] = 0,
 ) -> Embeddings:
     """Embeds pictures or texts with an encoder that ONNX Runtime runs (``pip install onnxruntime``).
 
     ``source`` is a list of texts, or a path: a folder of pictures (sub-folders are classes), a .csv, .tsv, .jsonl or
     .parquet with ``path`` or ``text``, ``label`` and ``id``, a .parquet of Hugging Face's datasets, a .txt with a text per
-    line. ``model`` is a name (``clip-vit-b-32``, ``all-MiniLM-L6-v2`` …), a folder, or an .onnx file.
+    line. ``encoder`` is a name (``clip-vit-b-32``, ``all-MiniLM-L6-v2`` …), a folder, or an .onnx file.
 
     With ``prompt`` (``"a photo of a {}"``) or ``class_names``, class names are embedded too, as ``prototypes``; without
     ``class_names`` those of the labels. ``parts`` is a folder for finished parts, from which an interrupted run resumes.
+    ``on_error="skip"`` leaves out items that cannot be embedded: ``bad`` lists them.
+
+    >>> found = embed(["a red cat"], "all-MiniLM-L6-v2")  # doctest: +SKIP
+    >>> found.embeddings.shape  # doctest: +SKIP
+    (1, 384)
     """
+    check_word("on_error", on_error, ("raise", "skip"))
     if device not in ("cpu", "cuda"):
         raise ValueError(f"device is 'cpu' or 'cuda', not {device!r}")
     if prompt is not None and "{}" not in prompt:
@@ -79,16 +85,19 @@ def embed(
         if not given:
             raise ValueError("there are no texts to embed")
     library = Path(runtime) if runtime is not None else _installed()
-    encoder = (fspath(model), library, device == "cuda", offline)
+    which = (fspath(encoder), library, device == "cuda", offline)
     place = Path(parts) if parts is not None else None
-    threads = thread_count(n_jobs)
-    rows, ids, labels, bad, identity = _native.embed(given, *encoder, skip_bad, place, threads, callback)
+    threads, listener = thread_count(n_jobs), Listener(verbose)
+    rows, ids, labels, bad, identity = _native.embed(
+        given, *which, on_error == "skip", place, threads, listener
+    )
+    listener.warn()
     names, prototypes = None, None
     if prompt is not None or class_names is not None:
         if class_names is None and labels is None:
             raise ValueError("there are no labels, whose names the prompt would embed; give class_names")
         names = list(class_names) if class_names is not None else sorted(set(labels or []))
-        prototypes = _native.embed_names(names, prompt or "{}", *encoder, threads)
+        prototypes = _native.embed_names(names, prompt or "{}", *which, threads)
     return Embeddings(
         embeddings=rows,
         ids=ids,

@@ -3,15 +3,37 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from .progress import DanceWarning
 from .protocol import DataConversionWarning
 
 
-def as_points(X: Any, name: str = "X") -> NDArray[np.float32]:
+class SupportsDLPack(Protocol):
+    """An array of another library, such as a tensor."""
+
+    def __dlpack__(self) -> object:
+        """Returns a capsule with the array."""
+
+
+#: Points: an array, a data frame, a tensor, nested lists, or a column of arrays.
+Points: TypeAlias = ArrayLike | SupportsDLPack
+#: Labels, one per point.
+Labels: TypeAlias = ArrayLike | SupportsDLPack
+#: A label as a value of Python.
+Label: TypeAlias = str | int | float | bool
+#: Several error levels.
+Levels: TypeAlias = Sequence[float] | NDArray[np.floating[Any]]
+
+#: Labels that are all different numbers, from this many points on, are taken for numbers.
+_MANY = 20
+
+
+def as_points(X: Points, name: str = "X") -> NDArray[np.float32]:
     """Returns ``X`` as float32 rows. A C-contiguous float32 array is returned as it is; everything else is copied.
 
     >>> X = np.ones((2, 3), np.float32)
@@ -76,7 +98,11 @@ def _spelled(value: np.float32) -> str:
 
 
 def as_array(X: Any, name: str) -> NDArray[Any]:
-    """Returns ``X`` as an array of real numbers; it may be an array, data frame, tensor or nested list."""
+    """Returns ``X`` as an array of real numbers; it may be an array, data frame, tensor, nested list or column of arrays.
+
+    >>> as_array([np.ones(2), [1, 2]], "X").tolist()
+    [[1.0, 1.0], [1.0, 2.0]]
+    """
     if hasattr(X, "toarray") and hasattr(X, "nnz"):
         raise TypeError(f"{name} is sparse, but embeddings are dense: pass {name}.toarray()")
     if np.ma.isMaskedArray(X) and np.ma.is_masked(X):
@@ -85,9 +111,15 @@ def as_array(X: Any, name: str) -> NDArray[Any]:
         X = X.detach().cpu().float()
     if not hasattr(X, "__array__") and hasattr(X, "__dlpack__"):
         X = np.from_dlpack(X)
-    array = np.asarray(X)
-    if array.dtype == object and array.ndim == 1 and len(array) and all(np.ndim(row) == 1 for row in array):
-        array = np.stack([np.asarray(row) for row in array])  # a data frame's column of embeddings
+    try:
+        array = np.asarray(X)
+    except ValueError:  # rows of several lengths
+        array = np.empty(len(X), object)
+        array[:] = list(X)
+    if array.dtype == object and array.ndim == 2 and array.shape[1] == 1:
+        array = _stacked(array[:, 0], name) if _holds_rows(array[:, 0]) else array
+    elif array.dtype == object and array.ndim == 1 and _holds_rows(array):
+        array = _stacked(array, name)
     if array.dtype.kind == "c":
         raise ValueError(f"Complex data not supported: {name} has dtype {array.dtype}")
     if array.dtype.kind in "OUS":
@@ -97,13 +129,38 @@ def as_array(X: Any, name: str) -> NDArray[Any]:
     return array
 
 
+def _holds_rows(column: NDArray[Any]) -> bool:
+    """Tells whether a column holds embeddings: arrays or lists."""
+    return any(not isinstance(row, str | bytes) and np.ndim(row) == 1 for row in column[:100])
+
+
+def _stacked(column: NDArray[Any], name: str) -> NDArray[Any]:
+    """Returns a column of embeddings, such as that of a data frame, as rows."""
+    width = next(len(row) for row in column if np.ndim(row) == 1)
+    for at, row in enumerate(column):
+        if row is None or np.ndim(row) != 1:
+            raise ValueError(f"{name}: row {at} has no embedding ({row!r}); drop it")
+        if len(row) != width:
+            raise ValueError(f"{name}: row {at} has {len(row)} numbers, and the first row has {width}")
+    return np.stack([np.asarray(row) for row in column])
+
+
 def as_labels(y: Any, points: int | None = None) -> NDArray[Any]:
-    """Returns ``y`` as a flat array of labels: integers, strings, booleans or whole floats; NaN and ``None`` are missing."""
+    """Returns ``y`` as a flat array of labels: integers, strings, booleans or whole floats; NaN and ``None`` are missing.
+
+    Values that are no classes are refused, with what they seem to be: numbers, one-hot rows, probabilities or tags.
+    """
     if y is None:
         raise ValueError("fit requires y to be passed, but the target y is None.")
     if hasattr(y, "detach") and hasattr(y, "cpu"):
         y = y.detach().cpu()
-    labels = np.asarray(y)
+    if not hasattr(y, "__array__") and hasattr(y, "__dlpack__"):
+        y = np.from_dlpack(y)
+    try:
+        labels = np.asarray(y)
+    except ValueError:  # lists of several lengths
+        labels = np.empty(len(y), object)
+        labels[:] = list(y)
     if labels.ndim == 2 and labels.shape[1] == 1:
         warnings.warn(
             "A column-vector y was passed when a 1d array was expected; use y.ravel()",
@@ -112,12 +169,28 @@ def as_labels(y: Any, points: int | None = None) -> NDArray[Any]:
         )
         labels = labels.ravel()
     if labels.ndim != 1:
-        raise ValueError(f"y should be a 1d array, got an array of shape {labels.shape} instead.")
+        raise ValueError(
+            f"y should be a 1d array, got an array of shape {labels.shape} instead. {_advice(labels)}"
+        )
+    if labels.dtype == object:
+        tagged = [
+            row
+            for row, value in enumerate(labels)
+            if isinstance(value, list | tuple | set | frozenset | np.ndarray)
+        ]
+        if tagged:
+            raise ValueError(
+                f"y holds several labels in a row (row {tagged[0]}: {labels[tagged[0]]!r}): {_TAGS}, with y = 1 for points "
+                "that have the tag and 0 for the others"
+            )
     if labels.dtype.kind == "f":
         if np.isinf(labels).any():
             raise ValueError("Input y contains infinity or a value too large for a label.")
         if (labels != np.trunc(labels))[~np.isnan(labels)].any():
-            raise ValueError("Unknown label type: continuous. Maybe you want a regressor; labels are classes")
+            raise ValueError(
+                "Unknown label type: continuous. y holds numbers, and labels are classes: use a regressor (MAPIE has "
+                "conformal ones), or cut the numbers into classes, as with np.digitize"
+            )
     elif labels.dtype.kind not in "iubUSOT":
         raise ValueError(f"Unknown label type: {labels.dtype}; use integers or strings")
     if points is not None and len(labels) != points:
@@ -127,28 +200,62 @@ def as_labels(y: Any, points: int | None = None) -> NDArray[Any]:
     return labels
 
 
-def rows_with_labels(labels: NDArray[Any], unlabelled: Any) -> NDArray[np.int64]:
-    """Returns the rows that have a label. With ``unlabelled=None`` every row must; otherwise rows with that label have none.
+_TAGS = "these are tags (multi-label), and a point has one label here: fit a model for each tag"
+
+
+def _advice(labels: NDArray[Any]) -> str:
+    """Returns what an array of labels with several columns seems to be, and what to pass in its place."""
+    if labels.ndim != 2 or labels.dtype.kind not in "fiub" or len(labels) == 0:
+        return "Pass one label for each point."
+    binary = np.isin(labels, (0, 1)).all()
+    if binary and (labels.sum(axis=1) == 1).all():
+        return "It is one-hot: pass y.argmax(axis=1), the number of each point's class."
+    if binary:
+        return f"It is 0 or 1 in each column: {_TAGS}, with y[:, 0], y[:, 1] and so on."
+    if (labels >= 0).all() and np.allclose(labels.sum(axis=1), 1, atol=1e-3):
+        return "Its rows are probabilities: pass y.argmax(axis=1), the most probable class of each point."
+    return "It holds several numbers for each point, and labels are classes: use a regressor (MAPIE has conformal ones)."
+
+
+def warn_of_numbers(labels: NDArray[Any]) -> None:
+    """Warns of whole numbers that are different for most points, such as prices.
+
+    >>> warn_of_numbers(np.arange(10).repeat(10))
+    """
+    if labels.dtype.kind not in "iuf" or len(labels) < _MANY:
+        return
+    classes = len(np.unique(labels))
+    if 2 * classes > len(labels):
+        warnings.warn(
+            f"y has {classes} different numbers for {len(labels)} points, and each is taken for a class. If they are "
+            "amounts, such as prices, use a regressor, or cut them into classes, as with np.digitize",
+            DanceWarning,
+            stacklevel=3,
+        )
+
+
+def rows_with_labels(labels: NDArray[Any], unlabeled: Label | None) -> NDArray[np.int64]:
+    """Returns the rows that have a label. With ``unlabeled=None`` every row must; otherwise rows with that label have none.
 
     >>> rows_with_labels(np.array([0, -1, 1]), -1).tolist()
     [0, 2]
     >>> rows_with_labels(np.array([0.0, np.nan]), None)
     Traceback (most recent call last):
         ...
-    ValueError: Input y contains NaN or an empty label at row 1; unlabelled=np.nan leaves such rows out
+    ValueError: Input y contains NaN or an empty label at row 1; unlabeled=np.nan leaves such rows out
     """
     none = missing_values(labels)
-    if unlabelled is None:
+    if unlabeled is None:
         if none.any():
             raise ValueError(
-                f"Input y contains NaN or an empty label at {_rows(none)}; unlabelled=np.nan leaves such rows out"
+                f"Input y contains NaN or an empty label at {_rows(none)}; unlabeled=np.nan leaves such rows out"
             )
         return np.arange(len(labels))
     none = np.asarray(
-        [missing or label == unlabelled for label, missing in zip(labels.tolist(), none, strict=True)], bool
+        [missing or label == unlabeled for label, missing in zip(labels.tolist(), none, strict=True)], bool
     )
     if none.all():
-        raise ValueError(f"no point has a label but {unlabelled!r}")
+        raise ValueError(f"no point has a label but {unlabeled!r}")
     return np.flatnonzero(~none)
 
 

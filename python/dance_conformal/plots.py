@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from . import metrics
+from .inputs import Labels, Points, as_labels
+from .results import SetMetrics
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from .classifier import DanceClassifier
 
 __all__ = ["class_coverage", "coverage_curve", "kernel_pca", "size_versus_ccv"]
 
 _LEVELS = (0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4)
 
 
-def _axes(ax: Any) -> Any:
+def _axes(ax: Axes | None) -> Axes:
     if ax is not None:
         return ax
     try:
@@ -27,12 +34,14 @@ def _axes(ax: Any) -> Any:
     return plt.subplots(figsize=(5, 4), layout="constrained")[1]
 
 
-def coverage_curve(model: Any, X: Any, y: Any, *, alphas: ArrayLike = _LEVELS, ax: Any = None) -> Any:
+def coverage_curve(
+    model: DanceClassifier, X: Points, y: Labels, *, alphas: ArrayLike = _LEVELS, ax: Axes | None = None
+) -> Axes:
     """Plots coverage against its target ``1 - alpha``, and the mean size of sets on a second axis."""
     ax = _axes(ax)
-    levels = np.asarray(alphas, dtype=float)
+    levels, labels = np.asarray(alphas, dtype=float), as_labels(y)
     sets = model.predict_set(X, alpha=levels)
-    covered = [metrics.coverage(y, sets[..., at], classes=model.classes_) for at in range(len(levels))]
+    covered = [metrics.coverage(labels, sets[..., at], classes=model.classes_) for at in range(len(levels))]
     sizes = [metrics.size(sets[..., at]) for at in range(len(levels))]
     ax.plot([0, 1], [0, 1], color="0.6", linewidth=1, linestyle=":", label="target")
     ax.plot(1 - levels, covered, marker="o", label="coverage")
@@ -42,20 +51,18 @@ def coverage_curve(model: Any, X: Any, y: Any, *, alphas: ArrayLike = _LEVELS, a
     twin.plot(1 - levels, sizes, marker="s", color="C1", label="mean size")
     twin.set_ylabel("labels in a set")
     lines = [*ax.get_lines(), *twin.get_lines()]
-    ax.legend(lines, [line.get_label() for line in lines], loc="upper left", frameon=False)
+    ax.legend(lines, [str(line.get_label()) for line in lines], loc="upper left", frameon=False)
     return ax
 
 
-def size_versus_ccv(reports: Mapping[str, Mapping[str, Any]], *, ax: Any = None) -> Any:
+def size_versus_ccv(reports: Mapping[str, SetMetrics], *, ax: Axes | None = None) -> Axes:
     """Plots one point per method: mean size and class-conditional violation. ``reports`` are those of ``evaluate``."""
     ax = _axes(ax)
     for name, report in reports.items():
-        ax.scatter(report["size"], report["class_violation"])
-        ax.annotate(
-            name, (report["size"], report["class_violation"]), xytext=(5, 4), textcoords="offset points"
-        )
+        ax.scatter(report.size, report.class_violation)
+        ax.annotate(name, (report.size, report.class_violation), xytext=(5, 4), textcoords="offset points")
     if reports:
-        floor = float(np.mean([report["class_violation_floor"] for report in reports.values()]))
+        floor = float(np.mean([report.class_violation_floor for report in reports.values()]))
         ax.axhline(floor, color="0.6", linewidth=1, linestyle=":", label="chance alone")
         ax.legend(frameon=False)
     ax.set(xlabel="labels in a set", ylabel="CCV (%)", title="Size and class-conditional coverage")
@@ -63,8 +70,8 @@ def size_versus_ccv(reports: Mapping[str, Mapping[str, Any]], *, ax: Any = None)
 
 
 def class_coverage(
-    y: ArrayLike, sets: ArrayLike, alpha: float, *, classes: ArrayLike | None = None, ax: Any = None
-) -> Any:
+    y: ArrayLike, sets: ArrayLike, alpha: float, *, classes: ArrayLike | None = None, ax: Axes | None = None
+) -> Axes:
     """Plots the coverage of every class, lowest first, with the band that holds 95 % of classes at perfect coverage."""
     ax = _axes(ax)
     shares, counts = metrics.class_coverage(y, sets, classes=classes)
@@ -85,17 +92,20 @@ def class_coverage(
     return ax
 
 
-def kernel_pca(model: Any, X: Any, y: ArrayLike | None = None, *, ax: Any = None) -> Any:
+def kernel_pca(
+    model: DanceClassifier, X: Points, y: ArrayLike | None = None, *, ax: Axes | None = None
+) -> Axes:
     """Plots points in the two leading principal components of the learned kernel, colored by label."""
     ax = _axes(ax)
     places = _principal_components(model.transform(X), model.kernel_)
     if y is None:
-        ax.scatter(*places.T, s=8)
+        ax.scatter(places[:, 0], places[:, 1], s=8)
     else:
         labels = np.asarray(y)
         values = np.unique(labels)
         for value in values:
-            ax.scatter(*places[labels == value].T, s=8, label=str(value))
+            some = places[labels == value]
+            ax.scatter(some[:, 0], some[:, 1], s=8, label=str(value))
         if len(values) <= 12:
             ax.legend(frameon=False, fontsize="small")
     ax.set(xticks=[], yticks=[], title="Kernel PCA")

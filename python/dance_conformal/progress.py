@@ -5,9 +5,10 @@ from __future__ import annotations
 import sys
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
-Event = dict[str, Any]
+#: An event of a fit: its name under ``"event"``, and numbers that belong to it.
+Event: TypeAlias = dict[str, Any]
 
 
 class DanceWarning(UserWarning):
@@ -15,11 +16,11 @@ class DanceWarning(UserWarning):
 
 
 class Listener:
-    """A receiver of events: it prints them (``verbose``), calls ``callback`` and collects warnings for the end."""
+    """A receiver of events: it prints them or calls a function (``verbose``), and collects warnings for the end."""
 
-    def __init__(self, verbose: int = 0, callback: Callable[[Event], object] | None = None) -> None:
-        self.verbose = int(verbose)
-        self.callback = callback
+    def __init__(self, verbose: int | Callable[[Event], object] = 0) -> None:
+        self.callback = verbose if callable(verbose) else None
+        self.verbose = 0 if callable(verbose) else int(verbose)
         self.messages: list[str] = []
         self._tried = 0
         self._evaluations = 0
@@ -54,6 +55,10 @@ class Listener:
             return f"confirming the best {event['candidates']} on all points"
         if kind == "refitting":
             return f"fitting once more on all {event['points']} points"
+        if kind == "fetching":
+            return f"fetching {event['file']}: {event['done']} of {event['of']} bytes"
+        if kind == "embedded":
+            return f"embedded {event['done']} of {event['of']}"
         if kind == "round" and self.verbose > 1:
             accuracy = "" if event["accuracy"] is None else f"  accuracy {event['accuracy']:.4f}"
             return f"     round {event['round']}{accuracy}  {event['seconds']:.2f} s"

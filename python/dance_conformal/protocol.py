@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from .inputs import Labels, Points
 
 try:
     from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
@@ -20,7 +23,10 @@ try:
 
     HAS_SKLEARN = True
 
-    class Estimator(ClassifierMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    class _Estimator(BaseEstimator):  # type: ignore[misc]
+        """A scikit-learn estimator."""
+
+    class _Classifier(ClassifierMixin, TransformerMixin, _Estimator):  # type: ignore[misc]
         """A scikit-learn classifier that can also transform."""
 
 except ImportError:  # pragma: no cover - covered by the test that hides scikit-learn
@@ -32,14 +38,14 @@ except ImportError:  # pragma: no cover - covered by the test that hides scikit-
     class DataConversionWarning(UserWarning):  # type: ignore[no-redef]
         """An argument was converted to the expected shape."""
 
-    class Estimator:  # type: ignore[no-redef]
+    class _Estimator:  # type: ignore[no-redef]
         """An estimator whose parameters are the constructor's arguments."""
 
-        def get_params(self, deep: bool = True) -> dict[str, Any]:
+        def get_params(self, deep: bool = True) -> dict[str, object]:
             """Returns the parameters."""
             return {name: getattr(self, name) for name in inspect.signature(type(self)).parameters}
 
-        def set_params(self, **params: Any) -> Estimator:
+        def set_params(self, **params: object) -> _Estimator:
             """Changes parameters."""
             known = self.get_params()
             for name, value in params.items():
@@ -48,17 +54,21 @@ except ImportError:  # pragma: no cover - covered by the test that hides scikit-
                 setattr(self, name, value)
             return self
 
-        def fit_transform(self, X: Any, y: Any = None) -> Any:
-            """Fits, then transforms the same points."""
-            return self.fit(X, y).transform(X)  # type: ignore[attr-defined]
-
         def __repr__(self) -> str:
             defaults = inspect.signature(type(self)).parameters
-            changed = {k: v for k, v in self.get_params().items() if v != defaults[k].default}
+            changed = {k: v for k, v in self.get_params().items() if repr(v) != repr(defaults[k].default)}
             return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in changed.items())})"
 
+    class _Classifier(_Estimator):  # type: ignore[no-redef]
+        """A classifier that can also transform."""
 
-def feature_names(X: Any) -> NDArray[Any] | None:
+        def fit_transform(self, X: Points, y: Labels) -> NDArray[np.float32]:
+            """Fits, then transforms the same points."""
+            mapped: NDArray[np.float32] = self.fit(X, y).transform(X)
+            return mapped
+
+
+def feature_names(X: object) -> NDArray[np.object_] | None:
     """Returns the column names of a data frame, if all are strings."""
     columns = getattr(X, "columns", None)
     if columns is None or not hasattr(X, "__array__"):
@@ -73,9 +83,11 @@ def feature_names(X: Any) -> NDArray[Any] | None:
     return names if kinds == {True} else None
 
 
-def check_features(estimator: Any, X: Any, columns: int, *, reset: bool) -> None:
+def check_features(estimator: Any, X: object, columns: int, *, reset: bool) -> None:
     """Stores number and names of the features (``reset``), or compares them with those of the fit."""
     names = feature_names(X)
+    if names is not None and len(names) != columns:
+        names = None  # one column that holds the embeddings as arrays
     kind = type(estimator).__name__
     if reset:
         estimator.n_features_in_ = columns

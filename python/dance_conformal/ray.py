@@ -23,7 +23,7 @@ except ImportError as error:
 from .arrow import BatchPredictor, predict_batches
 from .columns import pa
 from .progress import DanceWarning
-from .shipped import ShippedModel
+from .shipped import AnyModel, ShippedModel
 
 __all__ = ["DancePredictor", "predict"]
 
@@ -37,14 +37,19 @@ class DancePredictor:
     """
 
     def __init__(
-        self, model: Any, *, keep: Sequence[str] | None = None, n_jobs: int = 1, **options: Any
+        self,
+        model: AnyModel | ray.ObjectRef,
+        *,
+        keep: Sequence[str] | None = None,
+        n_jobs: int = 1,
+        **options: Any,
     ) -> None:
         contents = ray.get(model) if isinstance(model, ray.ObjectRef) else model
         self._keep = keep
         self._predict: BatchPredictor = predict_batches(contents, n_jobs=n_jobs, **options)
         self._predict.model.open(self._predict.threads)
 
-    def __call__(self, table: Any) -> Any:
+    def __call__(self, table: pa.Table) -> pa.Table:
         """Returns the answers to a table."""
         if self._keep is None:
             self._predict.keep = [name for name in table.column_names if name != self._predict.embedding]
@@ -55,8 +60,8 @@ class DancePredictor:
 
 
 def predict(
-    dataset: Any,
-    model: Any,
+    dataset: ray.data.Dataset,
+    model: AnyModel,
     *,
     concurrency: int | tuple[int, int] = 1,
     num_cpus: float | None = None,
@@ -64,7 +69,7 @@ def predict(
     batch_size: int | None = 8192,
     ship: bool = True,
     **options: Any,
-) -> Any:
+) -> ray.data.Dataset:
     """Returns ``dataset`` with a prediction set for every row, by ``concurrency`` actors (or between two numbers of
     them) of ``num_cpus`` each.
 

@@ -7,10 +7,13 @@ import os
 import socket
 from collections.abc import Hashable
 from os import PathLike, fspath
-from typing import Any
+from typing import Any, TypeAlias
 
 from . import _native
 from .classifier import DanceClassifier
+
+#: A model: a classifier, the bytes of a model file, or its path.
+AnyModel: TypeAlias = DanceClassifier | bytes | bytearray | str | PathLike[str]
 
 #: Models that this process has open: a worker answers many batches with one model.
 _opened: dict[Hashable, _native.Model] = {}
@@ -21,9 +24,7 @@ _MOST_OPEN = 4
 class ShippedModel:
     """A model that goes into a job: a path that every worker can read, or the bytes of the model file."""
 
-    def __init__(
-        self, model: DanceClassifier | bytes | bytearray | str | PathLike[str], device: str = "cpu"
-    ) -> None:
+    def __init__(self, model: AnyModel, device: str = "cpu") -> None:
         #: The device. The CPU by default: many workers share a machine, and sets are the same on every device.
         self.device = device
         self.path: str | None = None
@@ -55,7 +56,7 @@ class ShippedModel:
             model = self._read(threads)
             if not model.is_calibrated:
                 raise ValueError(
-                    "the model is fitted but not calibrated: call conformalize(X, y) before it is shipped"
+                    "the model is fitted but not calibrated: call recalibrate(X, y) before it is shipped"
                 )
             while len(_opened) >= _MOST_OPEN:
                 del _opened[next(iter(_opened))]

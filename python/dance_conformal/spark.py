@@ -13,8 +13,7 @@ Needs pyspark 3.5 or newer and pyarrow where the tasks run: ``pip install "dance
 from __future__ import annotations
 
 from collections.abc import Sequence
-from os import PathLike
-from typing import Any
+from typing import Any, Literal
 
 try:
     from pyspark.ml import Model
@@ -40,13 +39,12 @@ except ImportError as error:
 
 from .arrow import BatchPredictor, predict_batches
 from .batch_metrics import COUNTS, evaluate_batches, report
-from .classifier import DanceClassifier
 from .columns import pa
-from .shipped import ShippedModel
+from .results import BatchEvaluation
+from .settings import EmptySets
+from .shipped import AnyModel, ShippedModel
 
 __all__ = ["DanceModel", "evaluate", "predict"]
-
-_Model = DanceClassifier | bytes | bytearray | str | PathLike[str]
 
 #: The name of the column of embeddings on the workers.
 _FEATURES = "_dance_features"
@@ -54,7 +52,7 @@ _FEATURES = "_dance_features"
 
 def predict(
     df: DataFrame,
-    model: _Model,
+    model: AnyModel,
     *,
     features_col: str = "embedding",
     keep: Sequence[str] | None = None,
@@ -89,19 +87,19 @@ def predict(
 
 def evaluate(
     df: DataFrame,
-    model: _Model,
+    model: AnyModel,
     *,
-    alpha: float = 0.1,
+    alpha: float | None = None,
     features_col: str = "embedding",
     label_col: str = "label",
     ship: bool = True,
     n_jobs: int = 1,
     **options: Any,
-) -> dict[str, Any]:
+) -> BatchEvaluation:
     """Returns coverage with its interval by chance, size and other metrics, in all and for every class.
 
     It is an aggregation: workers count, and one row of counts per class reaches the driver. The report is that of
-    :func:`dance_conformal.arrow.report`; the other parameters (``on_error``, ``exclude_seen``) are those of
+    :func:`dance_conformal.arrow.report`; the other parameters (``on_error``, ``exclude_overlap``) are those of
     :func:`dance_conformal.arrow.evaluate_batches`.
     """
     mapper = evaluate_batches(
@@ -126,18 +124,18 @@ class DanceModel(Model, HasFeaturesCol, MLReadable, MLWritable):  # type: ignore
     include: Any = Param(
         Params._dummy(), "include", "columns to add to the sets", TypeConverters.toListString
     )
-    onError: Any = Param(Params._dummy(), "onError", "raise or null", TypeConverters.toString)
+    onError: Any = Param(Params._dummy(), "onError", "raise, skip or report", TypeConverters.toString)
     empty: Any = Param(Params._dummy(), "empty", "keep or top1", TypeConverters.toString)
 
     def __init__(
         self,
         *,
-        model: _Model | None = None,
+        model: AnyModel | None = None,
         alpha: float = 0.1,
         features_col: str = "embedding",
         include: Sequence[str] = (),
-        on_error: str = "raise",
-        empty: str = "keep",
+        on_error: Literal["raise", "skip", "report"] = "raise",
+        empty: EmptySets = "keep",
     ) -> None:
         super().__init__()
         self._contents: bytes | None = None if model is None else ShippedModel(model).with_contents().contents
@@ -160,7 +158,7 @@ class DanceModel(Model, HasFeaturesCol, MLReadable, MLWritable):  # type: ignore
             empty=self.getOrDefault(self.empty),
         )
 
-    def evaluate(self, dataset: DataFrame, label_col: str = "label", **options: Any) -> dict[str, Any]:
+    def evaluate(self, dataset: DataFrame, label_col: str = "label", **options: Any) -> BatchEvaluation:
         """Evaluates the model at its error level: see :func:`evaluate`."""
         level, features = self.getOrDefault(self.alpha), self.getFeaturesCol()
         return evaluate(

@@ -1,11 +1,12 @@
 //! Work after the first prediction: the choice of points to label, the monitoring of streams, the audit of labels.
 
-use dance::model::{Audit, AuditOptions, ModelPoint, Monitor, SelectOptions};
+use dance::model::{Audit, AuditOptions, ModelPoint, Monitor, SelectOptions, rejection_sample as sample};
 use numpy::{PyArray1, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use serde_json::json;
 
 use crate::arrays;
+use crate::errors::Mapped;
 use crate::job::run_on;
 use crate::model::Model;
 use crate::points::PointsWithLabels;
@@ -28,8 +29,17 @@ pub(crate) fn select<'py>(
     let (dance, pool) = (model.get().dance()?, arrays::matrix(&points)?);
     let options = SelectOptions { picked, random, seed };
     let chosen = run_on(py, device, threads, None, |device, context| dance.select(device, &pool, options, context))?;
-    let array = |rows: &[usize]| PyArray1::from_iter(py, rows.iter().map(|&row| row as i64));
-    Ok((array(&chosen.picked), array(&chosen.random), chosen.seen))
+    Ok((arrays::places(py, &chosen.picked), arrays::places(py, &chosen.random), chosen.seen))
+}
+
+/// Draws points in proportion to their importance weights, and returns their places.
+#[pyfunction]
+pub(crate) fn rejection_sample<'py>(
+    py: Python<'py>,
+    weights: PyReadonlyArray1<'_, f64>,
+    seed: u64,
+) -> PyResult<Bound<'py, PyArray1<i64>>> {
+    Ok(arrays::places(py, &sample(&weights.as_array().to_vec(), seed).mapped()?))
 }
 
 /// Adds points to a monitored stream, with class numbers (-1: a class that the model does not know) where labels are

@@ -31,7 +31,8 @@ pub(crate) struct Answers {
     new_label: Option<Vec<bool>>,
     probabilities: Option<Vec<f32>>,
     p_values: Option<Vec<f64>>,
-    neighbors: Option<Vec<String>>,
+    novelty: Vec<f64>,
+    support: Option<Vec<String>>,
     warnings: Vec<String>,
 }
 
@@ -54,7 +55,8 @@ impl Answers {
             new_label,
             probabilities: include.probabilities.then(Vec::new),
             p_values: include.p_values.then(Vec::new),
-            neighbors: include.neighbors.then(Vec::new),
+            novelty: scored.novelty.clone(),
+            support: include.neighbors.then(Vec::new),
             warnings,
         };
 
@@ -80,7 +82,7 @@ impl Answers {
                 )
             })?);
             // Support lies in the order of the set, and is listed in the order of the answer.
-            if let (Some(all), Some(support)) = (&mut answers.neighbors, &support) {
+            if let (Some(all), Some(support)) = (&mut answers.support, &support) {
                 let begin = sets.offsets()[query];
                 let named = |&place: &usize| -> Vec<ModelPoint<Value<'_>>> {
                     support[begin + place].iter().map(|&id| dance.reference_point(id)).collect()
@@ -150,8 +152,14 @@ impl Answers {
 
     /// The points in support of every label, one JSON text per point, where they were requested.
     #[getter]
-    fn neighbors(&self) -> Option<Vec<String>> {
-        self.neighbors.clone()
+    fn support(&self) -> Option<Vec<String>> {
+        self.support.clone()
+    }
+
+    /// The novelty p-value of every point.
+    #[getter]
+    fn novelty<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
+        PyArray1::from_slice(py, &self.novelty)
     }
 
     /// Warnings about the error level.

@@ -6,7 +6,7 @@ use dance::Matrix;
 use dance::data::Value;
 use dance::scores::Sets;
 use numpy::ndarray::{Array2, ArrayView1};
-use numpy::{Element, IntoPyArray, PyArray2, PyReadonlyArray2, PyUntypedArrayMethods};
+use numpy::{Element, IntoPyArray, PyArray1, PyArray2, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 
@@ -42,6 +42,11 @@ pub(crate) fn dense<T: Element>(
 ) -> PyResult<Bound<'_, PyArray2<T>>> {
     let array = Array2::from_shape_vec((rows, cols), values).map_err(|e| PyValueError::new_err(e.to_string()))?;
     Ok(array.into_pyarray(py))
+}
+
+/// Returns row numbers as a new array.
+pub(crate) fn places<'py>(py: Python<'py>, rows: &[usize]) -> Bound<'py, PyArray1<i64>> {
+    PyArray1::from_iter(py, rows.iter().map(|&row| row as i64))
 }
 
 /// Returns sets as booleans, one row per query.

@@ -15,6 +15,7 @@ pub(crate) struct Split {
     conformal: SplitConformal,
     score: RankedScore,
     calibration: CalibrationScores,
+    threads: usize,
 }
 
 #[pymethods]
@@ -27,6 +28,7 @@ impl Split {
         score: &str,
         options: Vec<f64>,
         seed: Option<u64>,
+        threads: usize,
     ) -> PyResult<Self> {
         let score = match (score, &options[..]) {
             ("lac", []) => RankedScore::Lac,
@@ -36,11 +38,11 @@ impl Split {
             _ => return Err(PyValueError::new_err(format!("no score `{score}` with {options:?}"))),
         };
         let (matrix, labels) = (arrays::matrix(&probabilities)?, labels.as_array().to_vec());
-        let workers = workers(0)?;
+        let workers = workers(threads)?;
         let conformal = py.detach(|| SplitConformal::new(&matrix, &labels, seed, &workers)).mapped()?;
         let own = ranked::scores(score, conformal.ranked_labels());
         let calibration = CalibrationScores::new(own).mapped()?;
-        Ok(Self { conformal, score, calibration })
+        Ok(Self { conformal, score, calibration, threads })
     }
 
     /// Returns the threshold for an error level, and a warning where the calibration points are too few for it.
@@ -58,7 +60,7 @@ impl Split {
     ) -> PyResult<Vec<Bound<'py, PyArray2<bool>>>> {
         let matrix = arrays::matrix(&probabilities)?;
         let (rows, cols) = (matrix.rows(), matrix.cols());
-        let workers = workers(0)?;
+        let workers = workers(self.threads)?;
         let masks = py.detach(|| {
             let cuts: Vec<_> = thresholds.iter().map(|&threshold| (self.score, threshold)).collect();
             let sets = self.conformal.sets(&matrix, &cuts, &workers);

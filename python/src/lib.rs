@@ -32,6 +32,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<answers::Answers>()?;
     module.add_class::<conformal::Split>()?;
     module.add_function(wrap_pyfunction!(model::default_settings, module)?)?;
+    module.add_function(wrap_pyfunction!(after::rejection_sample, module)?)?;
     module.add_function(wrap_pyfunction!(after::select, module)?)?;
     module.add_function(wrap_pyfunction!(after::watch, module)?)?;
     module.add_function(wrap_pyfunction!(after::audit, module)?)?;
@@ -40,6 +41,8 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(points::split, module)?)?;
     module.add_function(wrap_pyfunction!(points::one_of_each, module)?)?;
     module.add_function(wrap_pyfunction!(metrics::set_metrics, module)?)?;
+    module.add_function(wrap_pyfunction!(metrics::breakdown, module)?)?;
+    module.add_function(wrap_pyfunction!(metrics::probability_metrics, module)?)?;
     module.add_function(wrap_pyfunction!(metrics::coverage_band, module)?)?;
     module.add_function(wrap_pyfunction!(metrics::noise_floor, module)?)?;
     Ok(())

@@ -6,7 +6,7 @@ use dance::conformal::{Calibration, MethodName};
 use dance::device::DeviceChoice;
 use dance::machine::{Classified, Classifier};
 use dance::model::{ModelPart, ModelPoint};
-use dance::{Config, Dance, Fitted, PredictOptions, Rows, Sampling};
+use dance::{Config, Dance, Fitted, PredictOptions, Rows};
 use numpy::{PyArray1, PyArray2, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -16,7 +16,7 @@ use serde::de::DeserializeOwned;
 use crate::arrays::{self, Id};
 use crate::errors::{Mapped, of_model};
 use crate::job::{run, run_on};
-use crate::points::PointsWithLabels;
+use crate::points::{Drawn, PointsWithLabels, sampling};
 use crate::scored::Scored;
 
 /// The two stages of a model.
@@ -93,35 +93,47 @@ impl Model {
     }
 
     /// Calibrates on points that did not fit the kernel, under the given settings of the method. With `of_fit` they are
-    /// other rows of the data that were passed to the fit, so that copies among them are draws of their own. With
-    /// `grouped` each is one point of a group.
+    /// other rows of the data that were passed to the fit, so that copies among them are draws of their own. `drawn` is
+    /// their sampling.
     fn calibrate(
         &self,
         py: Python<'_>,
         data: PointsWithLabels<'_>,
-        of_fit_and_grouped: (bool, bool),
+        of_fit: bool,
+        drawn: Drawn,
         settings: &str,
         device: &str,
         threads: usize,
         callback: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
-        let (of_fit, grouped) = of_fit_and_grouped;
-        let (mut data, config) = (data.dataset()?, parse(settings)?);
+        let (mut data, config, sampling) = (data.dataset()?, parse(settings)?, sampling(&drawn)?);
         if of_fit {
             data.source = self.fitted().source.clone();
         }
         let calibrated = run_on(py, device, threads, callback, |device, context| {
             let mut fitted = self.fitted().clone();
             fitted.config.conformal = config;
-            // A stratified split was stratified for the whole data; points that come later are drawn anew.
-            fitted.config.sampling = match fitted.config.sampling {
-                _ if grouped => Sampling::Grouped,
-                Sampling::Stratified if of_fit => Sampling::Stratified,
-                _ => Sampling::Random,
-            };
+            fitted.config.sampling = sampling;
             fitted.calibrate(device, &data, context)
         });
         calibrated.map(|dance| Self::calibrated(dance, device))
+    }
+
+    /// Draws calibration points in the class proportions that points without labels have, as estimated by the kernel
+    /// machine. Returns the places of the drawn points in `data`.
+    fn label_shift<'py>(
+        &self,
+        py: Python<'py>,
+        data: PointsWithLabels<'_>,
+        unlabeled: PyReadonlyArray2<'_, f32>,
+        seed: u64,
+        threads: usize,
+    ) -> PyResult<Bound<'py, PyArray1<i64>>> {
+        let (dance, data) = (self.dance()?, data.dataset()?);
+        let (rows, cols) = (arrays::rows(&unlabeled), unlabeled.shape()[1]);
+        let queries = Rows::new(&rows, cols);
+        let kept = run(py, threads, None, |context| dance.label_shift(&data, queries, seed, context))?;
+        Ok(arrays::places(py, &kept))
     }
 
     /// Maps points by the learned metric.
@@ -365,12 +377,6 @@ impl Model {
     #[getter]
     fn is_calibrated(&self) -> bool {
         matches!(self.state, State::Calibrated(_))
-    }
-
-    /// The symmetric root of the learned metric.
-    #[getter]
-    fn metric_root<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray2<f32>>> {
-        arrays::to_array(py, self.fitted().metric_root().clone())
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use dance::Dataset;
 use dance::data::{Kind, Source, split as splits};
+use dance::{Dataset, Sampling};
 use numpy::{PyArray1, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -58,27 +58,38 @@ impl PointsWithLabels<'_> {
     }
 }
 
-/// Returns the rows of the parts of a seeded split for a fit and its calibration: at random, or class by class. Groups
-/// stay whole, and calibration gets one row of each.
+/// The sampling of calibration points: its name, the number of points before it, and the number of points without
+/// labels.
+pub(crate) type Drawn = (String, usize, usize);
+
+/// Returns the sampling that Python names.
+pub(crate) fn sampling((name, of, unlabelled): &Drawn) -> PyResult<Sampling> {
+    Ok(match (&name[..], *of, *unlabelled) {
+        ("random", ..) => Sampling::Random,
+        ("groups", ..) => Sampling::Grouped,
+        ("window", points, _) => Sampling::Window { points },
+        ("weights", of, _) => Sampling::Weighted { of },
+        ("label_shift", of, unlabeled) => Sampling::LabelShift { of, unlabeled },
+        _ => return Err(PyValueError::new_err(format!("no sampling `{name}`"))),
+    })
+}
+
+/// Returns the rows of the parts of a seeded split of `points` points for a fit and its calibration. Groups stay whole,
+/// and calibration gets one row of each.
 #[pyfunction]
-#[pyo3(signature = (labels, fractions, seed, stratify, groups=None))]
+#[pyo3(signature = (points, fractions, seed, groups=None))]
 pub(crate) fn split<'py>(
     py: Python<'py>,
-    labels: PyReadonlyArray1<'_, u32>,
+    points: usize,
     fractions: Vec<f64>,
     seed: u64,
-    stratify: bool,
     groups: Option<PyReadonlyArray1<'_, u32>>,
 ) -> PyResult<Vec<Bound<'py, PyArray1<i64>>>> {
-    let labels = labels.as_array().to_vec();
-    let parts = if let Some(groups) = groups {
-        splits::grouped_for_calibration(&groups.as_array().to_vec(), &fractions, seed)
-    } else if stratify {
-        splits::stratified(&labels, &fractions, seed)
-    } else {
-        splits::uniform(labels.len(), &fractions, seed)
+    let parts = match groups {
+        Some(groups) => splits::grouped_for_calibration(&groups.as_array().to_vec(), &fractions, seed),
+        None => splits::uniform(points, &fractions, seed),
     };
-    Ok(parts.mapped()?.iter().map(|rows| to_array(py, rows)).collect())
+    Ok(parts.mapped()?.iter().map(|rows| arrays::places(py, rows)).collect())
 }
 
 /// Returns one row of every group, drawn at random.
@@ -88,9 +99,5 @@ pub(crate) fn one_of_each<'py>(
     groups: PyReadonlyArray1<'_, u32>,
     seed: u64,
 ) -> Bound<'py, PyArray1<i64>> {
-    to_array(py, &splits::one_of_each(&groups.as_array().to_vec(), seed))
-}
-
-fn to_array<'py>(py: Python<'py>, rows: &[usize]) -> Bound<'py, PyArray1<i64>> {
-    PyArray1::from_iter(py, rows.iter().map(|&row| row as i64))
+    arrays::places(py, &splits::one_of_each(&groups.as_array().to_vec(), seed))
 }

@@ -39,10 +39,10 @@ impl Scored {
         alpha: f64,
         probabilities: bool,
         p_values: bool,
-        neighbors: bool,
+        support: bool,
     ) -> PyResult<Answers> {
         let dance = self.model.get().dance()?;
-        let include = Include { probabilities, p_values, neighbors };
+        let include = Include { probabilities, p_values, neighbors: support };
         py.detach(|| Answers::new(dance, &self.inner, alpha, include))
     }
 

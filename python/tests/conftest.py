@@ -10,7 +10,14 @@ import pytest
 
 from dance_conformal import DanceClassifier, datasets
 
-FAST = {"evaluations": 3, "rounds": 2}
+FAST = {"evaluations": 3, "kernel": {"rounds": 2}}
+
+
+def fast(**options):
+    """Parameters of a fast fit with these options; a kernel keeps its two rounds."""
+    return {**FAST, **options, "kernel": {**FAST["kernel"], **options.get("kernel", {})}}
+
+
 #: Every method with every use of calibration points that it has.
 METHODS = [
     ("posterior", "full"),

@@ -24,12 +24,11 @@ CASES = {
     ),
     "posterior by class": (DanceClassifier, {"by_class": "balanced"}, ["--by-class", "balanced"]),
     "fuse": (DanceClassifier, {"method": "fuse", "new_labels": True}, ["--method", "fuse", "--new-labels"]),
-    "stratified": (DanceClassifier, {"stratify": True}, ["--stratify"]),
-    "clamped": (DanceClassifier, {"probabilities": "clamp"}, ["--probabilities", "clamp"]),
+    "another level": (DanceClassifier, {"alpha": 0.05}, ["--alpha", 0.05]),
     "dance split": (
         DanceClassifier,
-        {"method": "dance", "calibration": "split", "mix": 0.25},
-        ["--method", "dance", "--calibration", "split", "--mix", 0.25],
+        {"method": "dance", "calibration": "split", "scores": {"mix": 0.25}},
+        ["--method", "dance", "--calibration", "split", "--scores", "mix=0.25"],
     ),
 }
 
@@ -46,12 +45,12 @@ def test_they_agree_on_classes_that_one_part_lacks(tmp_path, data, dance):
 
 
 def check(tmp_path, dance, X, y, test, create, options, flags):
-    model = create(evaluations=3, rounds=2, random_state=7, **options).fit(X, y)
+    model = create(evaluations=3, kernel={"rounds": 2}, random_state=7, **options).fit(X, y)
     model.save(tmp_path / "python.model")
     np.savez(tmp_path / "data.npz", embeddings=X, labels=y)
     np.save(tmp_path / "queries.npy", test)
 
-    common = ["--evaluations", 3, "--rounds", 2, "--seed", 7]
+    common = ["--evaluations", 3, "--kernel", "rounds=2", "--seed", 7]
     dance("fit", tmp_path / "data.npz", "-o", tmp_path / "rust.model", *common, *flags)
     assert (tmp_path / "rust.model").read_bytes() == (tmp_path / "python.model").read_bytes()
 

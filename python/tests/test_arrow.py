@@ -34,7 +34,7 @@ def sets_of(batches):
 
 @pytest.fixture(scope="module")
 def paper(data):
-    return DanceClassifier.paper(evaluations=3, rounds=2).fit(data[0], data[1])
+    return DanceClassifier.paper(evaluations=3, kernel={"rounds": 2}).fit(data[0], data[1])
 
 
 @pytest.mark.parametrize("kind", ["fixed", "list", "large"])
@@ -59,9 +59,7 @@ def test_the_floats_are_not_copied(data):
 
 def test_batches_cut_anywhere_change_nothing(model, data):
     table = pa.table({"embedding": lists(data[2]), "row": range(len(data[2]))})
-    predict = predict_batches(
-        model, keep=["row"], include=["probability", "probabilities", "p_values", "neighbors"]
-    )
+    predict = predict_batches(model, keep=["row"], include=["probabilities", "p_values", "support"])
     whole = pa.Table.from_batches(predict(table))
     assert (predict.answered, predict.refused) == (len(data[2]), 0)
     for seed in range(5):
@@ -74,18 +72,20 @@ def test_batches_cut_anywhere_change_nothing(model, data):
 
 
 def test_contents_of_the_columns(model, data):
-    include = ["probability", "probabilities", "p_values", "neighbors"]
+    include = ["probabilities", "p_values", "support"]
     [batch] = predict_batches(model, alpha=0.1, include=include)(
         pa.record_batch({"embedding": lists(data[2])})
     )
     assert batch.schema.field("prediction").type == pa.int64()
     assert batch.schema.field("set").type == pa.list_(pa.int64())
     assert batch.schema.field("set_size").type == pa.int32()
-    why = model.explain(data[2], 0.1, neighbors=5)
+    why, novelty = model.explain(data[2], 0.1, neighbors=5), model.novelty(data[2])
+    assert batch["novelty"].to_pylist() == novelty.tolist()
     p_values = model.predict_p(data[2])
     for row, (answer, reason) in enumerate(zip(batch.to_pylist(), why, strict=True)):
         assert answer["prediction"] == reason.prediction
-        assert answer["set_size"] == len(answer["set"]) == len(json.loads(answer["neighbors"]))
+        assert answer["set_size"] == len(answer["set"]) == len(json.loads(answer["support"]))
+        assert np.isclose(answer["probability"], reason.probability)
         assert answer["p_max"] == p_values[row].max()
         assert answer["p_values"] == [p_values[row][label] for label in answer["set"]]
         assert answer["p_values"] == sorted(answer["p_values"], reverse=True)
@@ -97,7 +97,7 @@ def test_labels_keep_their_kind(data, names):
     X, y, test, _ = data
     table = pa.table({"embedding": lists(test[:3])})
     for labels, kind in ((names[y], pa.string()), (y * 1.0, pa.float64()), (y > 1, pa.bool_())):
-        model = DanceClassifier(evaluations=2, rounds=1).fit(X, labels)
+        model = DanceClassifier(evaluations=2, kernel={"rounds": 1}).fit(X, labels)
         [batch] = predict_batches(model)(table)
         assert batch.schema.field("prediction").type == kind
         assert batch.schema.field("set").type.value_type == kind
@@ -108,11 +108,13 @@ def test_labels_keep_their_kind(data, names):
 
 def test_sets_that_hold_a_new_label_have_a_column_for_it(data):
     X, y, test, _ = data
-    model = DanceClassifier(new_labels=True, evaluations=2, rounds=1).fit(X, y)
+    model = DanceClassifier(new_labels=True, evaluations=2, kernel={"rounds": 1}).fit(X, y)
     points = np.concatenate([test[:30], -test[:30]])
-    predict = predict_batches(model, alpha=0.3, include=["probability"])
+    predict = predict_batches(model, alpha=0.3, include=["p_values"])
     [batch] = predict(pa.table({"embedding": lists(points)}))
-    assert batch.schema.names == ["prediction", "set", "set_size", "p_max", "new_label", "probability"]
+    assert batch.schema.names == [
+        "prediction", "probability", "set", "set_size", "p_max", "new_label", "novelty", "p_values",
+    ]  # fmt: skip
     new = model.predict_new_label(points, 0.3)
     assert batch["new_label"].to_pylist() == new.tolist()
 
@@ -147,7 +149,7 @@ def damaged(data):
 
 def test_rows_that_are_no_points_cost_only_themselves(model, data, damaged):
     rows, wrong = damaged
-    predict = predict_batches(model, on_error="null", keep=["row"], include=["probability"])
+    predict = predict_batches(model, on_error="report", keep=["row"])
     table = pa.table({"row": range(40), "embedding": pa.array(rows, pa.list_(pa.float32()))})
     found = pa.Table.from_batches(predict(table)).to_pylist()
     assert (predict.answered, predict.refused) == (40 - len(wrong), len(wrong))
@@ -161,13 +163,21 @@ def test_rows_that_are_no_points_cost_only_themselves(model, data, damaged):
             )
         else:
             assert sorted(answer["set"]) == expected[row]
+    predict = predict_batches(model, on_error="skip", keep=["row"])
+    left = pa.Table.from_batches(predict(table)).to_pylist()
+    assert left == [
+        {name: value for name, value in answer.items() if name != "error"}
+        for answer in found
+        if answer["error"] is None
+    ]
+    assert (predict.answered, predict.refused) == (40 - len(wrong), len(wrong))
 
 
 def test_by_default_the_first_of_them_is_named(model, damaged):
     rows, wrong = damaged
     table = pa.table({"embedding": pa.array(rows, pa.list_(pa.float32()))})
     halves = [table.slice(0, 2), table.slice(2)]
-    with pytest.raises(ValueError, match=r"`embedding` is null at row 3; on_error='null'"):
+    with pytest.raises(ValueError, match=r"`embedding` is null at row 3; on_error='skip'"):
         list(predict_batches(model)(halves))
     for row, reason in wrong.items():
         with pytest.raises(ValueError, match=reason):
@@ -176,7 +186,7 @@ def test_by_default_the_first_of_them_is_named(model, damaged):
 
 def test_a_batch_may_be_empty_or_all_wrong(model):
     kind = pa.list_(pa.float32())
-    predict = predict_batches(model, on_error="null")
+    predict = predict_batches(model, on_error="report")
     columns = [pa.array([], kind), pa.array([None, None], kind)]
     empty, nulls = predict(pa.record_batch({"embedding": column}) for column in columns)
     assert empty.num_rows == 0 and nulls["set"].to_pylist() == [None, None]
@@ -194,8 +204,8 @@ def test_invalid_arguments_are_refused(model, data):
         list(predict_batches(model, embedding="set")(good))
     with pytest.raises(ValueError, match="include = 'everything'"):
         predict_batches(model, include=["everything"])
-    with pytest.raises(ValueError, match="on_error = 'skip'"):
-        predict_batches(model, on_error="skip")
+    with pytest.raises(ValueError, match="on_error = 'null': must be 'raise', 'skip' or 'report'"):
+        predict_batches(model, on_error="null")
     with pytest.raises(ValueError, match=r"alpha = 1\.5"):
         predict_batches(model, alpha=1.5)
     with pytest.raises(TypeError, match="int is no Arrow data"):
@@ -245,15 +255,16 @@ def test_counts_add_up_to_the_metrics(model, data):
         parts = [table.slice(begin, end - begin) for begin, end in pairwise(cuts)]
         found = report(pa.Table.from_batches(count(parts)), model, 0.1)
         for name in ("coverage", "size", "accuracy", "empty", "by_chance", "as_low", "overlap", "guarantee"):
-            assert found[name] == expected[name], name
+            assert getattr(found, name) == getattr(expected, name), name
         for name in ("class_violation", "class_violation_floor"):
-            assert np.isclose(found[name], expected[name]), name
-        assert sum(one["points"] for one in found["per_class"]) == found["points"] == 300
+            assert np.isclose(getattr(found, name), getattr(expected, name)), name
+        assert found.classes == expected.classes and found.points == 300
     sets = model.predict_set(test, 0.1)
-    for one in found["per_class"]:
-        own = truth == int(one["class"])
-        assert one["coverage"] == sets[own][:, int(one["class"])].mean()
-        assert one["size"] == sets[own].sum(axis=1).mean()
+    for one in found.classes:
+        own = truth == one.label
+        assert one.coverage == sets[own][:, one.label].mean()
+        assert one.size == sets[own].sum(axis=1).mean()
+    assert found.classes.to_frame().columns.tolist() == ["label", "points", "covered", "coverage", "size"]
 
 
 @pytest.mark.filterwarnings("ignore::dance_conformal.DanceWarning")
@@ -267,15 +278,15 @@ def test_known_points_and_unknown_labels(model, data):
     )
     with pytest.raises(ValueError, match="row 51 has no label"):
         list(evaluate_batches(model)(table))
-    found = report(pa.Table.from_batches(evaluate_batches(model, on_error="null")(table)), model, 0.1)
-    assert sum(found["overlap"].values()) == 50
-    assert (found["points"], found["refused"], found["unknown"]) == (349, 1, 1)
-    count = evaluate_batches(model, on_error="null", exclude_seen=True)
+    found = report(pa.Table.from_batches(evaluate_batches(model, on_error="skip")(table)), model, 0.1)
+    assert found.overlap.fit + found.overlap.calibration == 50
+    assert (found.points, found.refused, found.unknown) == (349, 1, 1)
+    count = evaluate_batches(model, on_error="skip", exclude_overlap=True)
     found = report(pa.Table.from_batches(count(table)), model, 0.1)
     expected = model.evaluate(
-        np.delete(test, 1, axis=0), np.concatenate([[77], truth[2:]]), 0.1, exclude_seen=True
+        np.delete(test, 1, axis=0), np.concatenate([[77], truth[2:]]), 0.1, exclude_overlap=True
     )
-    assert found["points"] == 299 and found["coverage"] == expected["coverage"]
+    assert found.points == 299 and found.coverage == expected.coverage
 
 
 def test_a_level_that_cannot_be_guaranteed_is_a_warning(model, data):

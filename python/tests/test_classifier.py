@@ -3,6 +3,7 @@
 import inspect
 import json
 import pickle
+import re
 import warnings
 
 import numpy as np
@@ -11,15 +12,16 @@ from conftest import FAST
 
 from dance_conformal import DanceClassifier, DanceWarning, ModelFormatError, _native, datasets
 from dance_conformal.protocol import NotFittedError
+from dance_conformal.settings import from_settings
 
 
 def test_sets_cover_and_separate(model, data):
     _, _, X, y = data
     report = model.evaluate(X, y)
-    assert 0.85 <= report["coverage"] <= 1
-    assert report["size"] < 2.5
-    assert report["accuracy"] == model.score(X, y) > 0.7
-    assert report["guarantee"] == model.guarantee_
+    assert 0.85 <= report.coverage <= 1
+    assert report.size < 2.5
+    assert report.accuracy == model.score(X, y) > 0.7
+    assert report.guarantee == model.guarantee_
 
 
 def test_several_alphas_are_single_ones_side_by_side(model, data):
@@ -79,17 +81,17 @@ def test_labels_survive_a_file(tmp_path, data, change):
 
 def test_points_without_a_label(data):
     X, y, test, truth = data
-    for labels, unlabelled in (
+    for labels, unlabeled in (
         (np.where(np.arange(600) % 10 == 0, -1, y), -1),
         (np.where(np.arange(600) % 10 == 0, np.nan, y), np.nan),
         (np.where(np.arange(600) % 10 == 0, "", y.astype(str)), np.nan),
         (np.where(np.arange(600) % 10 == 0, None, y.astype(str).astype(object)), np.nan),
     ):
-        if unlabelled != -1:
-            with pytest.raises(ValueError, match=r"row 0, row 10, row 20 and 57 more; unlabelled="):
+        if unlabeled != -1:
+            with pytest.raises(ValueError, match=r"row 0, row 10, row 20 and 57 more; unlabeled="):
                 DanceClassifier(**FAST).fit(X, labels)
         with pytest.warns(DanceWarning, match="60 of 600 points have no label"):
-            model = DanceClassifier(**FAST, unlabelled=unlabelled).fit(X, labels)
+            model = DanceClassifier(**FAST, unlabeled=unlabeled).fit(X, labels)
         assert len(model.classes_) == 5
         # Rows are those of the array that was passed.
         assert (model.reference_indices_ % 10 != 0).all() and model.reference_indices_.max() > 590
@@ -98,7 +100,7 @@ def test_points_without_a_label(data):
             report = model.evaluate(
                 np.vstack([test, X[:1]]), np.append(known.astype(labels.dtype), labels[:1])
             )
-        assert report["coverage"] > 0.8
+        assert report.coverage > 0.8
     with pytest.warns(DanceWarning, match=r"-1 \(row 0, row 10, row 20 and 57 more\) is a class"):
         assert -1 in DanceClassifier(**FAST).fit(X, np.where(np.arange(600) % 10 == 0, -1, y)).classes_
     with warnings.catch_warnings():
@@ -118,22 +120,22 @@ def test_unknown_labels_are_a_warning(model, data):
         assert model.score(test, truth.astype(str)) == 0
 
 
-def test_fit_then_conformalize(data):
+def test_fit_then_recalibrate(data):
     X, y, test, truth = data
     model = DanceClassifier(calibration_share=None, **FAST).fit(X[:300], y[:300])
     assert model.predict(test).shape == (300,)
     assert model.predict_proba(test).shape == (300, 5)
-    with pytest.raises(NotFittedError, match="conformalize"):
+    with pytest.raises(NotFittedError, match="recalibrate"):
         model.predict_set(test)
     copy = pickle.loads(pickle.dumps(model))
     np.testing.assert_array_equal(copy.predict_proba(test), model.predict_proba(test))
-    assert model.conformalize(X[300:], y[300:]) is model
+    assert model.recalibrate(X[300:], y[300:]) is model
     first = model.predict_set(test)
-    np.testing.assert_array_equal(copy.calibrate(X[300:], y[300:]).predict_set(test), first)
+    np.testing.assert_array_equal(copy.recalibrate(X[300:], y[300:]).predict_set(test), first)
     # Another calibration takes the place of the first, with the kernel as it is.
-    model.conformalize(X[300:400], y[300:400])
+    model.recalibrate(X[300:400], y[300:400])
     assert not np.array_equal(model.predict_set(test), first)
-    assert model.evaluate(test, truth)["coverage"] > 0.8
+    assert model.evaluate(test, truth).coverage > 0.8
 
 
 def test_classes_only_calibration_points_have(data):
@@ -141,7 +143,7 @@ def test_classes_only_calibration_points_have(data):
     known = y[:300] != 4
     model = DanceClassifier(calibration_share=None, **FAST).fit(X[:300][known], y[:300][known])
     with pytest.warns(DanceWarning, match="not among the fit data"):
-        model.conformalize(X[300:], y[300:])
+        model.recalibrate(X[300:], y[300:])
     assert model.classes_.tolist() == [0, 1, 2, 3, 4]
     probabilities = model.predict_proba(test)
     assert (probabilities[:, 4] > 0).all()  # the posterior trains on calibration points too
@@ -149,7 +151,7 @@ def test_classes_only_calibration_points_have(data):
     assert model.predict_set(test)[truth == 4, 4].mean() > 0.5
     # Calibrated once more without that class, it is gone again.
     known = y[300:] != 4
-    model.conformalize(X[300:][known], y[300:][known])
+    model.recalibrate(X[300:][known], y[300:][known])
     assert model.classes_.tolist() == [0, 1, 2, 3]
     assert model.predict_set(test).shape == (300, 4) == model.predict_proba(test).shape
 
@@ -170,13 +172,71 @@ def test_the_same_seed_gives_the_same_sets(data):
 def test_defaults_are_those_of_the_library():
     ours = DanceClassifier()._settings(0)
     default = json.loads(_native.default_settings())
-    assert ours["rfm"] == {k: v for k, v in default["rfm"].items() if k != "patience"}
-    assert ours == {**default, "rfm": ours["rfm"]}
+    for name, value in ours.items():
+        for key, one in value.items() if isinstance(value, dict) else ():
+            assert default[name][key] == one, (name, key)
+        assert isinstance(value, dict) or default[name] == value
+    # Settings that a user gives, and nothing else, differ from them; a loaded model has the same parameters.
+    given = {
+        "kernel": {"bandwidth": 2.0, "refit": False, "probabilities": "clamp"},
+        "scores": {"rank_neighbors": 7, "mix": 0.25},
+        "method": "dance",
+        "evaluations": 4,
+        "memory": "8GiB",
+    }
+    settings = DanceClassifier(**given)._settings(5)
+    assert settings["tune"]["bandwidth"] == [2.0, 2.0] and settings["probabilities"] == "clamp"
+    merged = {
+        k: {**v, **settings[k]} if isinstance(v, dict) else settings.get(k, v) for k, v in default.items()
+    }
+    assert from_settings(merged) == {
+        **given, "memory": 8 << 30, "calibration": None, "by_class": "all", "new_labels": False, "normalize": "l2",
+        "random_state": 5,
+    }  # fmt: skip
+
+
+def test_settings_that_are_not_known_are_named(data):
+    X, y, _, _ = data
+    for option, message in (
+        ({"kernel": {"bandwith": 2}}, "kernel has no setting 'bandwith'; did you mean 'bandwidth'?"),
+        ({"kernel": 2}, "kernel = 2: must be None or a dictionary of settings"),
+        ({"scores": {"rounds": 2}}, "scores has no setting 'rounds'; the settings are rank_neighbors"),
+        ({"memory": "8"}, "memory = '8': a unit is missing"),
+        ({"memory": 8}, "memory = 8: a number is in bytes; '8GiB' has a unit"),
+        ({"memory": "much"}, "memory = 'much': an amount such as '8GiB'"),
+        ({"alpha": 2}, "alpha = 2: must be a number between 0 and 1"),
+        ({"alpha": [0.1, 0.2]}, "alpha = .*must be a number"),
+    ):
+        with pytest.raises(ValueError, match=re.escape(message) if "*" not in message else message):
+            DanceClassifier(**option).fit(X, y)
+
+
+def test_the_constructor_is_small():
+    assert len(inspect.signature(DanceClassifier).parameters) <= 16
+
+
+def test_fit_takes_no_weights_and_says_why(data):
+    X, y, _, _ = data
+    for method in (DanceClassifier().fit, DanceClassifier().recalibrate):
+        with pytest.raises(TypeError, match="takes no sample_weight: p-values count points"):
+            method(X, y, sample_weight=np.ones(len(X)))
+
+
+def test_calibration_data_are_points_of_their_own(data):
+    X, y, test, _ = data
+    model = DanceClassifier(**FAST).fit(X[:300], y[:300], calibration_data=(X[300:], y[300:]))
+    other = (
+        DanceClassifier(calibration_share=None, **FAST).fit(X[:300], y[:300]).recalibrate(X[300:], y[300:])
+    )
+    np.testing.assert_array_equal(model.predict_p(test), other.predict_p(test))
+    np.testing.assert_array_equal(model.reference_indices_, other.reference_indices_)
+    with pytest.raises(ValueError, match="groups and calibration_data cannot be used together"):
+        DanceClassifier(**FAST).fit(X[:9], y[:9], groups=range(9), calibration_data=(X[300:], y[300:]))
 
 
 def test_every_parameter_is_documented():
     for name in inspect.signature(DanceClassifier).parameters:
-        assert name in DanceClassifier.__doc__
+        assert f"    {name} : " in DanceClassifier.__doc__
 
 
 def test_saving_and_loading(tmp_path, model, data, names):
@@ -189,11 +249,12 @@ def test_saving_and_loading(tmp_path, model, data, names):
     assert DanceClassifier.load(tmp_path / "model.safetensors", labels="str").classes_.tolist() == list(
         "01234"
     )
-    assert loaded.get_params()["evaluations"] == 3
+    changed = {"evaluations": 3, "kernel": {"rounds": 2}, "method": "posterior"}
+    assert loaded.get_params() == {**DanceClassifier().get_params(), **changed}
     fitted = [point.row for point in loaded.reference_points_ if point.part == "fit"]
     again = sum(row < 300 for row in fitted)
     with pytest.warns(DanceWarning, match=f"{again} of the 300 calibration points took part in the fit"):
-        loaded.conformalize(X[:300], y[:300])
+        loaded.recalibrate(X[:300], y[:300])
     assert loaded.guarantee_.startswith(f"none: {again} of the calibration points took part in the fit")
     named = DanceClassifier(**FAST).fit(X, names[y])
     named.save(str(tmp_path / "named.safetensors"))
@@ -229,12 +290,13 @@ def test_errors(tmp_path, model, data):
         model.predict(test.astype(np.float64) * 1e60)
     with pytest.raises(ValueError, match="features"):
         model.predict(test[:, :5])
-    for option, value in {
-        "mix": 2, "evaluations": 0, "ridge": -1, "calibration_share": 1.5, "bandwidth": (3, 1), "n_jobs": 0,
-        "probability_floor": 0.7, "temperature": 0, "random_state": -1, "tie_noise": 1,
-    }.items():  # fmt: skip
+    for option in (
+        {"scores": {"mix": 2}}, {"evaluations": 0}, {"kernel": {"ridge": -1}}, {"calibration_share": 1.5},
+        {"kernel": {"bandwidth": (3, 1)}}, {"n_jobs": 0}, {"kernel": {"probability_floor": 0.7}},
+        {"scores": {"temperature": 0}}, {"random_state": -1}, {"scores": {"tie_noise": 1}},
+    ):  # fmt: skip
         with pytest.raises(ValueError):
-            DanceClassifier(**{**FAST, option: value}).fit(X, y).predict_set(test)
+            DanceClassifier(**{**FAST, **option}).fit(X, y).predict_set(test)
     with pytest.raises(ValueError, match="two classes"):
         DanceClassifier().fit(X, np.zeros(len(X), int))
 
@@ -248,20 +310,21 @@ def test_too_few_calibration_points_are_a_warning():
 
 def test_empty_sets_can_get_the_best_label(data):
     X, y, test, _ = data
-    keep = DanceClassifier(**FAST, method="dance", mix=0.5).fit(X, y)
-    fill = DanceClassifier(**FAST, method="dance", mix=0.5, empty="top1").fit(X, y)
-    before, after = keep.predict_set(test, alpha=0.6), fill.predict_set(test, alpha=0.6)
+    model = DanceClassifier(**FAST, method="dance", scores={"mix": 0.5}).fit(X, y)
+    before, after = model.predict_set(test, alpha=0.6), model.predict_set(test, alpha=0.6, empty="top1")
     bare = ~before.any(axis=1)
     assert bare.any()
     np.testing.assert_array_equal(after[~bare], before[~bare])
-    np.testing.assert_array_equal(after[bare].argmax(axis=1), fill.predict(test)[bare])
+    np.testing.assert_array_equal(after[bare].argmax(axis=1), model.predict(test)[bare])
 
 
 def test_progress(data, capsys):
     X, y, _, _ = data
     events = []
-    DanceClassifier(**FAST, callback=events.append, verbose=2).fit(X, y)
+    DanceClassifier(**FAST, verbose=events.append).fit(X, y)
     assert [e["event"] for e in events].count("evaluated") == 3
+    assert not capsys.readouterr().err
+    DanceClassifier(**FAST, verbose=2).fit(X, y)
     printed = capsys.readouterr()
     assert "bandwidth" in printed.err and "round 0" in printed.err and not printed.out
     DanceClassifier(**FAST).fit(X, y)
@@ -275,3 +338,23 @@ def test_warnings_can_be_errors():
         with pytest.raises(DanceWarning):
             model = DanceClassifier(**FAST).fit(X, y)
             model.predict_set(X, alpha=0.001)
+
+
+@pytest.mark.skipif(
+    "alphas" not in json.loads(_native.default_settings()), reason="models do not remember levels yet"
+)
+def test_a_file_keeps_the_level(tmp_path, data):
+    X, y, test, _ = data
+    model = DanceClassifier(alpha=0.05, **FAST).fit(X, y)
+    model.save(tmp_path / "model.dance")
+    loaded = DanceClassifier.load(tmp_path / "model.dance")
+    assert loaded.alpha == 0.05
+    np.testing.assert_array_equal(loaded.predict_set(test), model.predict_set(test))
+    assert DanceClassifier.load(tmp_path / "model.dance", alpha=0.2).alpha == 0.2
+    with pytest.warns(DanceWarning, match=r"the file keeps alpha = 0\.05, which fit had, not 0\.3"):
+        model.set_params(alpha=0.3).save(tmp_path / "model.dance")
+    arrow = pytest.importorskip("dance_conformal.arrow")
+    import pyarrow as pa
+
+    [batch] = arrow.predict_batches(tmp_path / "model.dance")(pa.table({"embedding": list(test)}))
+    assert [sorted(labels) for labels in batch["set"].to_pylist()] == loaded.predict_set(test, as_labels=True)

@@ -36,23 +36,20 @@ def test_predict_is_the_most_probable_label(each, hard):
 @pytest.mark.parametrize("empty", ["keep", "top1"])
 def test_explain_and_evaluate_have_the_same_labels(each, hard, empty):
     _, _, test, truth = hard
-    each.set_params(empty=empty)
     probability, labels = each.predict_proba(test), each.predict(test)
     for alpha in (0.05, 0.3, 0.8):
-        sets = each.predict_set(test, alpha=alpha)
-        for row, why in enumerate(each.explain(test, alpha=alpha)):
+        sets = each.predict_set(test, alpha=alpha, empty=empty)
+        for row, why in enumerate(each.explain(test, alpha=alpha, empty=empty)):
             assert why.prediction == labels[row]
             assert why.probability == probability[row].max()
-            assert {s.label for s in why.labels} == set(np.flatnonzero(sets[row]))
-            assert all(s.probability == probability[row, s.label] for s in why.labels)
+            assert {s.label for s in why.set} == set(np.flatnonzero(sets[row]))
+            assert all(s.probability == probability[row, s.label] for s in why.set)
         if empty == "top1":
-            bare = ~each.set_params(empty="keep").predict_set(test, alpha=alpha).any(axis=1)
-            each.set_params(empty=empty)
+            bare = ~each.predict_set(test, alpha=alpha).any(axis=1)
             np.testing.assert_array_equal(sets[bare].argmax(axis=1), probability[bare].argmax(axis=1))
-        report = each.evaluate(test, truth, alpha)
-        assert report["accuracy"] == each.score(test, truth)
-        assert report["coverage"] == sets[np.arange(len(truth)), truth].mean()
-    each.set_params(empty="keep")
+        report = each.evaluate(test, truth, alpha, empty=empty)
+        assert report.accuracy == each.score(test, truth)
+        assert report.coverage == sets[np.arange(len(truth)), truth].mean()
 
 
 def test_arrow_answers_have_the_same_labels(each, hard):
@@ -62,7 +59,7 @@ def test_arrow_answers_have_the_same_labels(each, hard):
     _, _, test, truth = hard
     points = pa.FixedSizeListArray.from_arrays(np.ascontiguousarray(test).ravel(), test.shape[1])
     table = pa.table({"embedding": points, "label": truth})
-    [batch] = predict_batches(each, alpha=0.1, include=["probability", "probabilities"])(table)
+    [batch] = predict_batches(each, alpha=0.1, include=["probabilities"])(table)
     assert batch["prediction"].to_pylist() == each.predict(test).tolist()
     probability = each.predict_proba(test)
     np.testing.assert_allclose(batch["probability"].to_numpy(), probability.max(axis=1), rtol=1e-5)
@@ -71,7 +68,7 @@ def test_arrow_answers_have_the_same_labels(each, hard):
         assert sorted(answer["set"]) == sets[row]
         np.testing.assert_allclose(answer["probabilities"], probability[row, answer["set"]], rtol=1e-5)
     counts = pa.Table.from_batches(evaluate_batches(each, alpha=0.1)(table))
-    assert report(counts, each, 0.1)["accuracy"] == each.score(test, truth)
+    assert report(counts, each, 0.1).accuracy == each.score(test, truth)
 
 
 def test_a_file_and_a_pickle_predict_the_same_labels(each, hard, tmp_path):
@@ -103,7 +100,7 @@ def test_labels_that_only_calibration_points_have(hard):
     known = y[:160] != 7
     kernel = DanceClassifier(calibration_share=None, **FAST).fit(X[:160][known], y[:160][known])
     for method, calibration in METHODS:
-        model = kernel.set_params(method=method, calibration=calibration).conformalize(X[160:], y[160:])
+        model = kernel.set_params(method=method, calibration=calibration).recalibrate(X[160:], y[160:])
         probability, labels = model.predict_proba(test), model.predict(test)
         np.testing.assert_array_equal(labels, model.classes_[probability.argmax(axis=1)])
         assert [why.prediction for why in model.explain(test)] == labels.tolist()
@@ -122,11 +119,11 @@ def test_before_calibration_labels_are_the_kernel_machines(hard):
     np.testing.assert_array_equal(models[0].predict_proba(test), models[1].predict_proba(test))
     kernel = models[0].predict_proba(test)
     np.testing.assert_array_equal(
-        models[1].conformalize(X[160:], y[160:]).predict_proba(test),
+        models[1].recalibrate(X[160:], y[160:]).predict_proba(test),
         kernel,
         "fuse keeps the kernel machine's",
     )
-    posterior = models[0].conformalize(X[160:], y[160:])
+    posterior = models[0].recalibrate(X[160:], y[160:])
     assert not np.array_equal(posterior.predict_proba(test), kernel)
     assert (posterior.predict(test) != models[1].predict(test)).any()
 

@@ -12,7 +12,7 @@ X, y = datasets.clusters(400, classes=3)
 
 def usable(device: str) -> bool:
     try:
-        DanceClassifier(evaluations=1, rounds=0, device=device).fit(X[:100], y[:100])
+        DanceClassifier(evaluations=1, kernel={"rounds": 0}, device=device).fit(X[:100], y[:100])
     except DanceError:
         return False
     return True

@@ -45,14 +45,14 @@ def test_bad_pictures_are_listed(tmp_path):
     (tmp_path / "bad.png").write_bytes(b"words")
     with pytest.raises(ValueError, match=r"bad\.png: is no picture"):
         embed(tmp_path, CLIP)
-    made = embed(tmp_path, CLIP, skip_bad=True)
+    made = embed(tmp_path, CLIP, on_error="skip")
     assert made.ids == ["good.png"]
     assert [name for name, _ in made.bad] == ["bad.png"]
 
 
 def test_progress_reaches_the_callback():
     events = []
-    embed(["one", "two"], CLIP, callback=events.append)
+    embed(["one", "two"], CLIP, verbose=events.append)
     assert events == [{"event": "embedded", "done": 2, "of": 2}]
 
 

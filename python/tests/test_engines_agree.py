@@ -31,7 +31,7 @@ def clinc(tmp_path_factory):
     X, y = data["embeddings"].astype(np.float32), data["labels"]
     at = tmp_path_factory.mktemp("clinc")
     some = np.random.default_rng(0).permutation(len(X))[:2000]
-    model = DanceClassifier(evaluations=2, rounds=1).fit(X[some], y[some])
+    model = DanceClassifier(evaluations=2, kernel={"rounds": 1}).fit(X[some], y[some])
     model.save(at / "model.dance")
     (at / "parts").mkdir()
     points = pa.FixedSizeListArray.from_arrays(X.ravel(), X.shape[1])

@@ -33,16 +33,16 @@ def test_groups_stay_whole_and_each_gives_one(data):
 def test_one_of_each_group_calibrates_afterwards(data):
     X, y, more, labels = data
     model = DanceClassifier(calibration_share=None, **FAST).fit(X[:100], y[:100])
-    model.conformalize(more[:60], labels[:60], groups=np.arange(60) // 3)
+    model.recalibrate(more[:60], labels[:60], groups=np.arange(60) // 3)
     rows = sorted(parts(model)[1])
     assert [row // 3 for row in rows] == list(range(20)) and len({row % 3 for row in rows}) == 3
     assert "new group" in model.guarantee_
-    assert "group" not in model.conformalize(more[:60], labels[:60]).guarantee_
+    assert "group" not in model.recalibrate(more[:60], labels[:60]).guarantee_
     # Rows without a label and picked ones are out before a point is drawn.
     given, words = labels[:60].astype(float), np.array(["random"] * 60)
     given[0], words[1] = np.nan, "picked"
     with pytest.warns():
-        model.set_params(unlabelled=np.nan).conformalize(
+        model.set_params(unlabeled=np.nan).recalibrate(
             more[:60], given, groups=np.arange(60) // 3, provenance=words
         )
     assert len(parts(model)[1]) == 20 and 2 in parts(model)[1]
@@ -55,7 +55,5 @@ def test_groups_that_cannot_stay_whole_are_refused(data):
         DanceClassifier(**FAST).fit(X[:50], y[:50], groups=groups)
     with pytest.raises(ValueError, match="row 3 has no group"):
         DanceClassifier(**FAST).fit(X[:4], y[:4], groups=["a", "b", "a", None])
-    with pytest.raises(ValueError, match="stratify=True cannot keep groups whole"):
-        DanceClassifier(stratify=True, **FAST).fit(X[:100], y[:100], groups=groups)
     with pytest.raises(ValueError, match="1 points were picked, and their groups"):
         DanceClassifier(**FAST).fit(X[:100], y[:100], groups=groups, provenance=["picked"] + ["random"] * 99)

@@ -116,6 +116,60 @@ def test_data_frames(plain):
             model.predict_set(frame(test)[columns[::-1]])
 
 
+def test_a_column_of_arrays(plain):
+    X, y, test, expected = plain
+    pandas = pytest.importorskip("pandas")
+    pa = pytest.importorskip("pyarrow")
+    polars = pytest.importorskip("polars")
+
+    def column(A):
+        frame = pandas.DataFrame({"id": range(len(A))})
+        frame["embedding"] = list(A)
+        return frame
+
+    for make in (
+        lambda A: column(A)["embedding"],
+        lambda A: column(A)[["embedding"]],
+        lambda A: pandas.DataFrame({"embedding": A.tolist()})["embedding"],
+        lambda A: pandas.Series(pa.array(A.tolist()), dtype=pandas.ArrowDtype(pa.list_(pa.float32()))),
+        lambda A: polars.Series(A.tolist()),
+        lambda A: polars.Series(A, dtype=polars.Array(polars.Float32, A.shape[1])),
+        lambda A: polars.DataFrame({"embedding": A.tolist()}),
+        lambda A: pa.array(A.tolist()),
+        lambda A: pa.chunked_array([A.tolist()[:5], A.tolist()[5:]]),
+    ):
+        model = DanceClassifier(**FAST).fit(make(X), y)
+        np.testing.assert_array_equal(model.predict_set(make(test)), expected)
+        assert model.n_features_in_ == X.shape[1] and not hasattr(model, "feature_names_in_")
+    broken = column(test)
+    broken.at[7, "embedding"] = test[7][:3]
+    with pytest.raises(ValueError, match="X: row 7 has 3 numbers, and the first row has 12"):
+        model.predict_set(broken["embedding"])
+    broken.at[7, "embedding"] = None
+    with pytest.raises(ValueError, match=r"X: row 7 has no embedding \(None\); drop it"):
+        model.predict_set(broken["embedding"])
+
+
+def test_rows_of_several_lengths_are_named(model):
+    with pytest.raises(ValueError, match="X: row 1 has 1 numbers, and the first row has 2"):
+        model.predict_set([[1.0, 2.0], [1.0]])
+
+
+@pytest.mark.xfail(reason="the reader of Parquet takes one column of lists", strict=False)
+def test_a_wide_table_of_pandas_is_read(data, dance, tmp_path):
+    """As ``df.to_parquet`` writes it: a column for every number, the label, and an index."""
+    pandas = pytest.importorskip("pandas")
+    X, y, _, _ = data
+    frame = pandas.DataFrame(X, columns=[f"f{at}" for at in range(X.shape[1])]).assign(label=y)
+    frame.to_parquet(tmp_path / "wide.parquet")
+    frame.to_csv(tmp_path / "wide.csv", index=False)
+    options = ["--evaluations", 2]
+    dance("fit", tmp_path / "wide.csv", "-o", tmp_path / "csv.dance", *options)
+    dance("fit", tmp_path / "wide.parquet", "-o", tmp_path / "parquet.dance", *options)
+    csv, parquet = (DanceClassifier.load(tmp_path / f"{name}.dance") for name in ("csv", "parquet"))
+    np.testing.assert_array_equal(parquet.predict_p(X[:20]), csv.predict_p(X[:20]))
+
+
 class Tensor:
     """An array as a tensor library offers it: DLPack, and no ``__array__``."""
 

@@ -20,7 +20,7 @@ def test_an_exception_in_the_callback_ends_the_fit():
         raise RuntimeError(f"at {event['event']}")
 
     with pytest.raises(RuntimeError, match="at "):
-        DanceClassifier(callback=stop).fit(X, y)
+        DanceClassifier(verbose=stop).fit(X, y)
 
 
 def test_ctrl_c_ends_the_fit():
@@ -38,34 +38,34 @@ import numpy as np
 from dance_conformal import DanceClassifier, datasets
 
 X, y = datasets.clusters(8000, classes=20, dimensions=32)
-kernel = DanceClassifier(method="dance", evaluations=1, rounds=0, calibration_share=None)
+kernel = DanceClassifier(method="dance", evaluations=1, kernel={"rounds": 0}, calibration_share=None)
 model = kernel.fit(X[:500], y[:500])
 many = np.tile(X, (100, 1))
 TASKS = {
-    "conformalize": lambda: model.conformalize(many, np.tile(y, 100)),
+    "recalibrate": lambda: model.recalibrate(many, np.tile(y, 100)),
     "predict_set": lambda: model.predict_set(many),
     "predict_p": lambda: model.predict_p(many),
     "kneighbors": lambda: model.kneighbors(many),
     "predict_proba": lambda: [model.predict_proba(many) for _ in range(100)],
 }
 task = TASKS["JOB"]
-if "JOB" != "conformalize":
-    model.conformalize(X, y)
+if "JOB" != "recalibrate":
+    model.recalibrate(X, y)
 print("begins", flush=True)
 try:
     task()
 except KeyboardInterrupt:
     # The state from before is kept, and the next job runs.
-    assert hasattr(model, "guarantee_") == ("JOB" != "conformalize")
-    if "JOB" == "conformalize":
-        model.conformalize(X, y)
+    assert hasattr(model, "guarantee_") == ("JOB" != "recalibrate")
+    if "JOB" == "recalibrate":
+        model.recalibrate(X, y)
     assert model.predict_set(X[:10]).shape == (10, 20)
     print("interrupted", flush=True)
 """
 
 
 @pytest.mark.skipif(os.name == "nt", reason="a signal to another process is not Ctrl-C there")
-@pytest.mark.parametrize("job", ["conformalize", "predict_set", "predict_p", "kneighbors", "predict_proba"])
+@pytest.mark.parametrize("job", ["recalibrate", "predict_set", "predict_p", "kneighbors", "predict_proba"])
 def test_ctrl_c_ends_jobs_after_the_fit(job):
     """Every one of these jobs takes far longer than a test may."""
     command = [sys.executable, "-c", ASKED.replace("JOB", job)]

@@ -35,10 +35,10 @@ def test_by_definition(example):
 
 def test_report_names_everything(example):
     y, sets = example
-    report = metrics.report(y, sets, 0.1, best=y)
-    assert report["accuracy"] == 1 and report["points"] == 400
-    assert report["class_violation"] == metrics.ccv(y, sets, 0.1)
-    assert report["class_violation_floor"] == metrics.ccv_floor(y, 0.1)
+    report = metrics.report(y, sets, 0.1, prediction=y)
+    assert report.accuracy == 1 and report.points == 400
+    assert report.class_violation == metrics.ccv(y, sets, 0.1)
+    assert report.class_violation_floor == metrics.ccv_floor(y, 0.1)
 
 
 def test_labels_by_name_and_unknown_ones(example):

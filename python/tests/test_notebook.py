@@ -17,4 +17,4 @@ def test_tutorial(monkeypatch):
         if cell["cell_type"] == "code":
             code = compile("".join(cell["source"]), f"tutorial cell {number}", "exec")
             exec(code, namespace)
-    assert namespace["report"]["coverage"] > 0.85
+    assert namespace["report"].coverage > 0.85

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from conftest import FAST
+from conftest import fast
 
 from dance_conformal import DanceClassifier, datasets
 
@@ -16,8 +16,8 @@ def drawn():
 
 @pytest.fixture(scope="module")
 def fitted(drawn):
-    def fit(**options):
-        return DanceClassifier(calibration_share=None, **options, **FAST).fit(*drawn[:2])
+    def fit(**kernel):
+        return DanceClassifier(**fast(calibration_share=None, kernel=kernel)).fit(*drawn[:2])
 
     return {
         "calibrated": fit(),
@@ -69,15 +69,17 @@ def test_the_floor_is_clamped_ones_alone(drawn, fitted):
     X = drawn[2]
     # No class has less than the floor over the sum, which is at most one a class; without a floor some have none.
     assert fitted["clamp"].predict_proba(X).min() >= 1e-3 / 20
-    with_floor = DanceClassifier(calibration_share=None, probability_floor=0.3, **FAST).fit(*drawn[:2])
+    with_floor = DanceClassifier(**fast(calibration_share=None, kernel={"probability_floor": 0.3})).fit(
+        *drawn[:2]
+    )
     np.testing.assert_array_equal(with_floor.predict_proba(X), fitted["calibrated"].predict_proba(X))
 
 
 def test_files_keep_them(drawn, fitted, tmp_path):
     _, _, X, y = drawn
     for name in ("calibrated", "low floor"):
-        model = fitted[name].conformalize(X[:300], y[:300])
+        model = fitted[name].recalibrate(X[:300], y[:300])
         model.save(tmp_path / "model.safetensors")
         loaded = DanceClassifier.load(tmp_path / "model.safetensors")
-        assert loaded.probabilities == model.probabilities
+        assert (loaded.kernel or {}).get("probabilities") == model.kernel.get("probabilities")
         np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))

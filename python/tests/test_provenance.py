@@ -45,21 +45,21 @@ def test_picked_points_fit_and_the_others_are_dealt_out(data):
 
 def test_selected_points_are_left_out_of_calibration(model, data):
     _, _, pool, labels = data
-    chosen = model.select(pool, 30, audit=60)
+    chosen = model.select(pool, 30, random=60)
     assert chosen.provenance == ["picked"] * 30 + ["random"] * 60
     again = DanceClassifier(calibration_share=None, **FAST).fit(*data[:2])
     with pytest.warns(DanceWarning, match="30 picked points are left out"):
-        again.conformalize(pool[chosen.rows], labels[chosen.rows], provenance=chosen.provenance)
+        again.recalibrate(pool[chosen.rows], labels[chosen.rows], provenance=chosen.provenance)
     assert parts(again)[1] == set(range(30, 90))
     # Rows without a label are left out, with their provenance.
     given = labels[chosen.rows].astype(float)
     given[[0, 40]] = np.nan
-    again.set_params(unlabelled=np.nan)
+    again.set_params(unlabeled=np.nan)
     with (
         pytest.warns(DanceWarning, match="2 of 90 points have no label"),
         pytest.warns(DanceWarning, match="29 picked points are left out"),
     ):
-        again.calibrate(pool[chosen.rows], given, provenance=chosen.provenance)
+        again.recalibrate(pool[chosen.rows], given, provenance=chosen.provenance)
     assert parts(again)[1] == set(range(30, 90)) - {40}
 
 
@@ -74,5 +74,5 @@ def test_points_that_cannot_calibrate_are_refused(data):
         model.fit(X[:2], y[:2], provenance=["picked", "chosen"])
     model.fit(X[:300], y[:300])
     with pytest.raises(ValueError, match="all 50 points were picked"):
-        model.conformalize(X[300:350], y[300:350], provenance=["picked"] * 50)
+        model.recalibrate(X[300:350], y[300:350], provenance=["picked"] * 50)
     assert model.predict_set(X[350:]).any(), "the calibration before is still there"

@@ -51,7 +51,9 @@ def test_the_sets_are_those_of_python(engine, model, saved, data):
             concurrency=workers,
             num_cpus=0.5,
         )
-        assert answers.schema().names == ["row", "prediction", "set", "set_size", "p_max"]
+        assert answers.schema().names == [
+            "row", "prediction", "probability", "set", "set_size", "p_max", "novelty",
+        ]  # fmt: skip
         assert sets_of(answers) == expected
         predictions = [row["prediction"] for row in sorted(answers.take_all(), key=lambda row: row["row"])]
         assert predictions == model.predict(data[2]).tolist()
@@ -61,7 +63,7 @@ def test_the_callable_class_by_itself(engine, model, saved, data):
     answers = dataset(data[2], 2).map_batches(
         dance_ray.DancePredictor,
         fn_constructor_args=[str(saved)],
-        fn_constructor_kwargs={"alpha": 0.2, "keep": ["row"], "on_error": "null"},
+        fn_constructor_kwargs={"alpha": 0.2, "keep": ["row"], "on_error": "report"},
         batch_format="pyarrow",
         compute=ray.data.ActorPoolStrategy(size=1),
         num_cpus=0.5,

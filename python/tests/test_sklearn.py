@@ -28,8 +28,8 @@ def expected_failures(estimator):
 
 @parametrize_with_checks(
     [
-        DanceClassifier(evaluations=3, rounds=1),
-        DanceClassifier(evaluations=3, rounds=1, normalize="standardize"),
+        DanceClassifier(evaluations=3, kernel={"rounds": 1}),
+        DanceClassifier(evaluations=3, kernel={"rounds": 1}, normalize="standardize"),
     ],
     expected_failed_checks=expected_failures,
 )
@@ -49,7 +49,15 @@ def test_pipeline(data):
     X, y, test, truth = data
     pipeline = make_pipeline(StandardScaler(), DanceClassifier(normalize="none", **FAST)).fit(X, y)
     assert pipeline.score(test, truth) > 0.7
-    assert pipeline[-1].predict_set(pipeline[:-1].transform(test)).shape == (300, 5)
+    scaled = pipeline[:-1].transform(test)
+    sets = pipeline[-1].predict_set(scaled)
+    assert sets.shape == (300, 5) and sets[np.arange(300), truth].mean() > 0.8
+    assert pipeline[-1].evaluate(scaled, truth).coverage == sets[np.arange(300), truth].mean()
+    by_hand = (test - X.mean(axis=0)) / X.std(axis=0)
+    assert (pipeline[-1].predict_set(by_hand.astype(np.float32)) == sets).mean() > 0.99
+    # Parameters of the sets can be set through the pipeline.
+    pipeline.set_params(danceclassifier__alpha=0.3)
+    assert pipeline[-1].predict_set(scaled).sum() < sets.sum()
 
 
 def test_as_a_metric_learner_in_a_pipeline(data):
@@ -58,6 +66,21 @@ def test_as_a_metric_learner_in_a_pipeline(data):
     assert pipeline.fit(X, y).score(test, truth) > 0.7
     pipeline[0].set_output(transform="pandas")
     assert pipeline[0].transform(test).columns[0] == "danceclassifier0"
+
+
+def test_set_output(data):
+    pandas = pytest.importorskip("pandas")
+    X, y, test, _ = data
+    model = DanceClassifier(**FAST).set_output(transform="pandas").fit(X, y)
+    frame = model.transform(pandas.DataFrame(test, index=np.arange(300) + 7))
+    assert frame.index[0] == 7 and frame.columns[-1] == f"danceclassifier{test.shape[1] - 1}"
+    np.testing.assert_array_equal(model.set_output(transform="default").transform(test), frame.to_numpy())
+
+    class Renamed(DanceClassifier):
+        pass
+
+    named = Renamed(**FAST).set_output(transform="pandas").fit(X, y)
+    assert named.transform(test).columns[0] == "renamed0"
 
 
 def test_scores_differ_between_methods():
@@ -82,8 +105,11 @@ def test_scores_differ_between_methods():
 
 def test_grid_search(data):
     X, y, test, truth = data
-    grid = {"rounds": np.array([0, 1]), "bandwidth": [1.0, (0.5, 5.0)]}
+    grid = {
+        "kernel": [{"rounds": np.int64(0)}, {"rounds": 1, "bandwidth": (0.5, 5.0)}],
+        "calibration_share": [0.4, 0.5],
+    }
     search = GridSearchCV(DanceClassifier(evaluations=2), grid, cv=2).fit(X, y)
-    assert search.best_params_["rounds"] in (0, 1)
+    assert search.best_params_["kernel"]["rounds"] in (0, 1)
     assert search.predict(test).shape == truth.shape
     assert cross_val_score(DanceClassifier(**FAST), X, y, cv=2).mean() > 0.6

@@ -63,7 +63,9 @@ def test_the_sets_are_those_of_python_however_rows_are_partitioned(spark, model,
     expected = model.predict_set(data[2], 0.1, as_labels=True)
     for source, parts in ((saved, 1), (saved.read_bytes(), 3), (model, 7)):
         sets = dance_spark.predict(df.repartition(parts), source, alpha=0.1)
-        assert sets.columns == ["row", "prediction", "set", "set_size", "p_max"]
+        assert sets.columns == [
+            "row", "prediction", "probability", "set", "set_size", "p_max", "novelty",
+        ]  # fmt: skip
         assert dict(sets.dtypes)["set"] == "array<bigint>"
         assert sets_of(sets) == expected
         predictions = [row["prediction"] for row in sets.orderBy("row").collect()]
@@ -75,20 +77,20 @@ def test_evaluating_is_an_aggregation(spark, model, saved, data):
     found = dance_spark.evaluate(df, saved, alpha=0.1)
     expected = model.evaluate(data[2], data[3], 0.1)
     for name in ("coverage", "size", "accuracy", "by_chance", "as_low", "overlap"):
-        assert found[name] == expected[name], name
-    assert [one["class"] for one in found["per_class"]] == ["0", "1", "2", "3", "4"]
+        assert getattr(found, name) == getattr(expected, name), name
+    assert [one.label for one in found.classes] == [0, 1, 2, 3, 4]
 
 
 def test_a_null_row_costs_only_itself(spark, model, saved, data):
     short = F.array(F.lit(1.0).cast("float"))
     damaged = F.when(F.col("row") == 5, None).when(F.col("row") == 6, short).otherwise(F.col("embedding"))
     df = frame(spark, data[2]).withColumn("embedding", damaged)
-    answers = dance_spark.predict(df, saved, on_error="null").orderBy("row").collect()
+    answers = dance_spark.predict(df, saved, on_error="report").orderBy("row").collect()
     assert (answers[5]["set"], answers[5]["error"]) == (None, "is null")
     assert answers[6]["error"] == "has 1 numbers, the model takes 12"
     expected = model.predict_set(data[2], as_labels=True)
     assert all(sorted(row["set"]) == expected[row["row"]] for row in answers if row["error"] is None)
-    with pytest.raises(Exception, match=r"is null at row .*on_error='null' answers the other rows"):
+    with pytest.raises(Exception, match=r"is null at row .*on_error='skip' leaves such rows out"):
         dance_spark.predict(df, saved).collect()
 
 
@@ -98,13 +100,13 @@ def test_a_transformer_in_a_pipeline(spark, model, saved, data, tmp_path):
     df = spark.createDataFrame(rows, ["row", *names])
     stages = [
         VectorAssembler(inputCols=names, outputCol="features"),
-        dance_spark.DanceModel(model=saved, alpha=0.2, features_col="features", include=["probability"]),
+        dance_spark.DanceModel(model=saved, alpha=0.2, features_col="features", include=["probabilities"]),
     ]
     pipeline = Pipeline(stages=stages).fit(df)
     expected = model.predict_set(data[2], 0.2, as_labels=True)
     answers = pipeline.transform(df)
     assert sets_of(answers) == expected
-    assert {"features", "x0", "probability", "p_max"} <= set(answers.columns)
+    assert {"features", "x0", "probabilities", "p_max"} <= set(answers.columns)
     pipeline.save(str(tmp_path / "pipeline"))
     loaded = PipelineModel.load(str(tmp_path / "pipeline"))
     assert sets_of(loaded.transform(df)) == expected
@@ -118,7 +120,7 @@ def test_a_transformer_in_a_pipeline(spark, model, saved, data, tmp_path):
 
 def test_text_labels_stay_text(spark, data, names):
     X, y, test, _ = data
-    model = DanceClassifier(evaluations=2, rounds=1).fit(X, names[y])
+    model = DanceClassifier(evaluations=2, kernel={"rounds": 1}).fit(X, names[y])
     sets = dance_spark.predict(frame(spark, test[:20]), model)
     assert dict(sets.dtypes)["prediction"] == "string"
     assert sets_of(sets) == [sorted(s) for s in model.predict_set(test[:20], as_labels=True)]

@@ -4,7 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
-from conftest import FAST
+from conftest import FAST, fast
 
 from dance_conformal import DanceClassifier, DanceWarning
 from dance_conformal.parts import split
@@ -16,22 +16,12 @@ quiet = pytest.mark.filterwarnings("ignore::dance_conformal.DanceWarning")
 def test_a_point_calibrates_with_the_chance_of_its_share():
     # Row 0 is the only one of its class. Over 2000 seeds it calibrates 600 times, ± 4.4 standard deviations of 20.5.
     codes = np.r_[2, np.arange(39) % 2].astype(np.uint32)
-    found = sum(0 in split(codes, 0.3, seed, stratify=False)[1] for seed in range(2000))
+    found = sum(0 in split(codes, 0.3, seed)[1] for seed in range(2000))
     assert abs(found - 600) < 4.4 * np.sqrt(2000 * 0.3 * 0.7)
     for seed in range(50):
-        kernel, calibration = split(codes, 0.3, seed, stratify=False)
+        kernel, calibration = split(codes, 0.3, seed)
         assert (len(kernel), len(calibration)) == (28, 12)
         assert sorted([*kernel, *calibration]) == list(range(40))
-
-
-def test_stratified_every_class_with_two_points_is_in_both_parts():
-    codes = np.repeat(np.arange(10, dtype=np.uint32), 2)
-    for seed in range(20):
-        for part in split(codes, 0.5, seed, stratify=True):
-            assert codes[part].tolist() == list(range(10))
-    # At random some class is in one part alone: all ten are in both once in C(20, 10) / 2^10 = 180 times.
-    both = [np.unique(codes[split(codes, 0.5, seed, stratify=False)[0]]).size == 10 for seed in range(20)]
-    assert sum(both) < 5
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +60,7 @@ def test_classes_that_only_the_calibration_part_has(rare, tmp_path, kind):
     assert DanceClassifier.load(tmp_path / "model.safetensors", labels="str").classes_.tolist() == names
     np.testing.assert_array_equal(loaded.predict_set(test), model.predict_set(test))
     # Other calibration points bring other classes; the kernel's stay in their columns.
-    model.conformalize(X[rows["calibration"]][:100], labels[rows["calibration"]][:100])
+    model.recalibrate(X[rows["calibration"]][:100], labels[rows["calibration"]][:100])
     assert model.classes_[: len(known)].tolist() == known.tolist()
 
 
@@ -87,23 +77,10 @@ def test_the_share_of_new_labels(rare, tmp_path):
     # Of 50 calibration points one has a label of its own; two share one; the rest are known to the kernel.
     model = DanceClassifier(calibration_share=None, **FAST).fit(X[20:300], y[20:300])
     assert not hasattr(model, "new_label_share_")
-    model.conformalize(X[300:350], np.r_[900, 901, 901, y[303:350]])
+    model.recalibrate(X[300:350], np.r_[900, 901, 901, y[303:350]])
     assert model.new_label_share_ == 1 / 50
-    model.conformalize(X[300:350], y[300:350])
+    model.recalibrate(X[300:350], y[300:350])
     assert model.new_label_share_ == 0
-
-
-@quiet
-def test_points_dealt_out_class_by_class_promise_less(rare):
-    X, y, _ = rare
-    model = DanceClassifier(stratify=True, **FAST).fit(X, y)
-    # A class of one point goes to the kernel, so none is left that only calibration has.
-    assert model.classes_.tolist() == np.unique(y).tolist()
-    assert model.new_label_share_ is None
-    assert "stratified by class" in model.guarantee_
-    # Points that the user chose are another matter.
-    model = DanceClassifier(stratify=True, calibration_share=None, **FAST).fit(X[:300], y[:300])
-    assert "stratified" not in model.conformalize(X[300:], y[300:]).guarantee_
 
 
 def test_a_kernel_part_of_one_class_is_refused_and_the_advice_helps(data):
@@ -111,16 +88,16 @@ def test_a_kernel_part_of_one_class_is_refused_and_the_advice_helps(data):
     refused = []
     for seed in range(40):
         try:
-            kernel, _ = split(y.astype(np.uint32), 0.5, seed, stratify=False)
+            kernel, _ = split(y.astype(np.uint32), 0.5, seed)
             assert 0 in kernel
         except ValueError:
             refused.append(seed)
     assert 8 <= len(refused) <= 32  # half of 40, ± 3.8 standard deviations
-    problem = r"the 15 of 30 points that fit the kernel all carry the same label.*stratify=True"
+    problem = r"the 15 of 30 points that fit the kernel all carry the same label.*calibration_data="
     with pytest.raises(ValueError, match=problem):
         DanceClassifier(random_state=refused[0], **FAST).fit(X, y)
     with pytest.warns(DanceWarning):
-        model = DanceClassifier(random_state=refused[0], stratify=True, **FAST).fit(X, y)
+        model = DanceClassifier(**FAST).fit(X[:15], y[:15], calibration_data=(X[15:], y[15:]))
     assert model.classes_.tolist() == [0, 1]
 
 
@@ -132,7 +109,7 @@ def test_a_calibration_part_of_one_class(data):
     other = np.flatnonzero(y[:300] == 1)
     fresh = X[other] + np.float32(1e-3)
     with pytest.warns(DanceWarning, match="near-copy"):
-        model.conformalize(fresh, y[other])
+        model.recalibrate(fresh, y[other])
     assert model.predict_set(test).shape == (300, 2)
 
 
@@ -155,9 +132,9 @@ def test_one_point_of_every_class_fits(data):
     outputs = np.exp(-np.linalg.norm(unit[:, None] - near, axis=2) / width) @ beta
     np.testing.assert_array_equal(model.predict(test), outputs.argmax(axis=1))
     others = np.setdiff1d(np.arange(len(X)), first)
-    model.conformalize(X[others], y[others])
+    model.recalibrate(X[others], y[others])
     report = model.evaluate(test, truth)
-    assert report["as_low"] > 0.001 and model.guarantee_.startswith("P(label in set)")
+    assert report.as_low > 0.001 and model.guarantee_.startswith("P(label in set)")
 
 
 def test_four_points_of_every_class_give_the_warning_too(data):
@@ -171,10 +148,10 @@ def test_four_points_of_every_class_give_the_warning_too(data):
 def test_validation_points_took_part_in_the_fit(data):
     """Without a second fit the kernel keeps 200 of 250 points, and 50 chose its settings: a pickle keeps that as well."""
     X, y, _, _ = data
-    model = DanceClassifier(calibration_share=None, refit=False, **FAST).fit(X[:250], y[:250])
+    model = DanceClassifier(**fast(calibration_share=None, kernel={"refit": False})).fit(X[:250], y[:250])
     for fitted in (model, pickle.loads(pickle.dumps(model))):
         with pytest.warns(DanceWarning, match="250 of the 255 calibration points took part in the fit"):
-            fitted.conformalize(X[:255], y[:255])
+            fitted.recalibrate(X[:255], y[:255])
         assert fitted.guarantee_ == (
             "none: 250 of the calibration points took part in the fit, so sets may cover less than 1 - alpha"
         )

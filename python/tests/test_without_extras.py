@@ -22,7 +22,7 @@ assert model.predict_set(X).shape == (300, 3)
 assert model.score(X, np.array(["a", "b", "c"])[y]) > 0.8
 assert model.fit_transform(X, y).shape == X.shape
 assert pickle.loads(pickle.dumps(model)).predict(X).shape == (300,)
-assert repr(DanceClassifier(0.2, rounds=1)) == "DanceClassifier(alpha=0.2, rounds=1)"
+assert repr(DanceClassifier(0.2, evaluations=1)) == "DanceClassifier(alpha=0.2, evaluations=1)"
 assert model.set_params(alpha=0.3).get_params()["alpha"] == 0.3
 for wrong in (lambda: model.set_params(beta=1), lambda: DanceClassifier().predict(X)):
     try:

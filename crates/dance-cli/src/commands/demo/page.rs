@@ -19,7 +19,7 @@ pub(super) fn of(story: &Story) -> String {
     let title = "DANCE: prediction sets on embeddings";
     let [kernel, calibration, test] = story.points;
     let lead = default_at(story, ALPHAS[0]);
-    let (low, high) = CoverageBand::new(calibration, test, lead.metrics.alpha).interval(0.95);
+    let (low, high) = coverage_interval(calibration, test, lead.metrics.alpha);
     let body = format!(
         "<header><h1>{title}</h1><div class=\"statements\">\
          <div class=\"card promised\"><h2>Promised</h2><p class=\"lead\"><strong>at least {:.0} %</strong> of sets \
