@@ -1,6 +1,6 @@
 //! Options and functions to embed pictures and texts.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::bail;
 use clap::Args;
@@ -19,9 +19,6 @@ pub(crate) struct Encoding {
     /// Download nothing; all files must be in the cache
     #[arg(long)]
     offline: bool,
-    /// Library of ONNX Runtime, or its folder [default: `ORT_DYLIB_PATH`, Python's `onnxruntime`, the system's library]
-    #[arg(long, value_name = "FILE")]
-    runtime: Option<PathBuf>,
 }
 
 impl Encoding {
@@ -40,7 +37,7 @@ impl Encoding {
                 return Err(dance::Error::config("device", device, "cpu or cuda:0 where an encoder runs"));
             }
         };
-        let options = EncoderOptions { runtime: self.runtime.clone(), processor, offline: self.offline };
+        let options = EncoderOptions { runtime: None, processor, offline: self.offline };
         Encoder::open(name, modality, &options, context)
     }
 }

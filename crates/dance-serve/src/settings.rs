@@ -95,7 +95,7 @@ impl Settings {
         }
         Err(dance::Error::Data(format!(
             "other machines can reach {}, and anyone there could read predictions and write labels; \
-             give keys with --api-key-file FILE, or allow it with --without-key",
+             give keys with --api-key-file FILE, or allow it with --api-key-file none",
             self.address.ip()
         )))
     }

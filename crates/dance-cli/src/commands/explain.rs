@@ -62,8 +62,6 @@ pub(crate) struct Explain {
     top: usize,
     #[command(flatten)]
     files: LabelColumns,
-    #[command(flatten)]
-    format: FileFormat,
 }
 
 /// The scores and p-values of one label.
@@ -106,7 +104,7 @@ struct Explained<'a> {
 impl Explain {
     /// Returns the names of columns in DATA.
     fn columns(&self) -> Columns {
-        self.files.columns(&self.format)
+        self.files.columns(&FileFormat::default())
     }
 
     pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<()> {

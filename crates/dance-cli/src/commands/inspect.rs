@@ -17,7 +17,7 @@ use dance_page::text::{escape_line, pluralize};
 use serde_json::{Map, Value, json};
 
 use crate::args::Shared;
-use crate::data::{Columns, FileFormat, LabeledFile, check_there};
+use crate::data::{Columns, FileFormat, LabelColumns, check_there};
 use crate::evaluation::level_warnings;
 use crate::flags::with_flags;
 use crate::parse::Alphas;
@@ -35,15 +35,13 @@ pub(crate) struct Inspect {
     #[arg(value_name = "FILE")]
     file: PathBuf,
     #[command(flatten)]
-    files: LabeledFile,
-    #[command(flatten)]
-    format: FileFormat,
+    files: LabelColumns,
 }
 
 impl Inspect {
     /// Returns the names of columns in DATA.
     fn columns(&self) -> Columns {
-        self.files.columns(&self.format)
+        self.files.columns(&FileFormat::default())
     }
 
     pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<()> {
@@ -52,10 +50,10 @@ impl Inspect {
         check_there(file)?;
         // A pipe cannot be looked at and then read.
         let metadata = file.is_file().then(|| model_metadata(file)).flatten();
-        let is_data = self.columns().format.is_some() || Format::of(file).is_some();
-        let report = if metadata.is_none() && (is_data || file == Path::new("-")) {
+        let is_data = Format::of(file).is_some();
+        let report = if metadata.is_none() && is_data {
             self.columns().format_of(file)?;
-            data_report(&self.columns().everything(file)?, self.columns().unlabeled.as_deref())
+            data_report(&self.columns().everything(file)?)
         } else {
             let model = Dance::load(&Cpu, file, &Context::new(shared.threads)?)?;
             model_report(&model, &metadata.unwrap_or_default(), &Alphas::or_of(None, &model))?
@@ -98,7 +96,7 @@ fn model_metadata(path: &Path) -> Option<Map<String, Value>> {
     }
 }
 
-fn data_report(table: &Table, unlabeled: Option<&str>) -> Value {
+fn data_report(table: &Table) -> Value {
     let (rows, dimensions) = (table.embeddings().rows(), table.embeddings().cols());
     let lengths = (0..rows)
         .map(|row| table.embeddings().row(row).iter().map(|&value| f64::from(value).powi(2)).sum::<f64>().sqrt());
@@ -130,11 +128,9 @@ fn data_report(table: &Table, unlabeled: Option<&str>) -> Value {
         warnings.push("no labels: usable for predict, not for fit or evaluate".to_owned());
     } else {
         let kind = table.label_kind();
-        let left = unlabeled.map_or(Ok((table.clone(), 0)), |label| table.clone().leave_out_unlabeled(label));
-        match left.and_then(|(table, out)| Ok((table.into_dataset()?, out))) {
-            Ok((data, out)) => {
+        match table.clone().into_dataset() {
+            Ok(data) => {
                 report["label_kind"] = json!(kind);
-                report["unlabeled"] = json!(out);
                 add_classes(&mut report, &data, &mut warnings);
             }
             Err(error) => warnings.push(with_flags(&error.to_string())),

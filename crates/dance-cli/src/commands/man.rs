@@ -30,6 +30,8 @@ impl Man {
             },
         };
         let mut text = Vec::new();
+        // The page has every option with its text, those that the short help leaves out too.
+        let page = page.mut_args(|arg| arg.hide_short_help(false));
         clap_mangen::Man::new(page).render(&mut text)?;
         io::stdout().write_all(&text)?;
         Ok(())

@@ -63,12 +63,9 @@ pub(crate) struct Serve {
     host: IpAddr,
     /// File of keys for requests (`Authorization: Bearer KEY` or `X-Api-Key: KEY`), one per line: the key, then perhaps
     /// `use` or `administer`, then perhaps a name for the log. A key to use is the default; reloading needs one to
-    /// administer. SIGHUP reads the file again
+    /// administer. SIGHUP reads the file again. The word `none` accepts other machines without a key
     #[arg(long, value_name = "FILE")]
     api_key_file: Option<PathBuf>,
-    /// Accept other machines without a key
-    #[arg(long, conflicts_with = "api_key_file")]
-    without_key: bool,
     /// Maximum bytes of a request
     #[arg(long, value_name = "SIZE", default_value = "32MiB", value_parser = parse::memory)]
     max_body: u64,
@@ -137,8 +134,10 @@ impl Serve {
 
     fn settings(&self, mut settings: Settings, shared: &Shared) -> anyhow::Result<Settings> {
         settings.address = SocketAddr::new(self.host, self.port);
-        settings.key_file.clone_from(&self.api_key_file);
-        settings.open = self.without_key;
+        // The word `none` says that other machines are welcome without a key.
+        let without_keys = self.api_key_file.as_deref() == Some(Path::new("none"));
+        settings.key_file = self.api_key_file.clone().filter(|_| !without_keys);
+        settings.open = without_keys;
         settings.pictures = self.pictures()?;
         if let Some(path) = &self.journal {
             settings.journal.clone_from(path);

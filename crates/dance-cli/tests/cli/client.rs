@@ -71,9 +71,19 @@ impl Serving {
 
     /// Starts a server that logs requests.
     pub(super) fn start_loud(arguments: &[&str]) -> Self {
+        Self::start_with(arguments, &[])
+    }
+
+    /// Starts a server with more variables of the environment.
+    pub(super) fn start_with(arguments: &[&str], environment: &[(&str, &str)]) -> Self {
         let mut all = vec!["serve", "--port", "0", "--json"];
         all.extend(arguments);
-        let mut child = command(&all).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = command(&all)
+            .envs(environment.iter().copied())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         let mut line = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let Ok(said) = serde_json::from_str::<Value>(&line) else {

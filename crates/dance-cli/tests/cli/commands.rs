@@ -324,9 +324,9 @@ fn explain_shows_scores_and_p_values() {
 #[test]
 fn completions_and_manual_pages() {
     for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
-        run(&["completions", shell]).success().prints(&["recalibrate", "rank-neighbors"]);
+        run(&["completions", shell]).success().prints(&["recalibrate", "by-class"]);
     }
     run(&["man"]).success().prints(&[".TH dance 1", "recalibrate"]);
-    run(&["man", "fit"]).success().prints(&[".TH dance-fit 1", "rank\\-neighbors", "dance fit"]);
+    run(&["man", "fit"]).success().prints(&[".TH dance-fit 1", "by\\-class", "Settings of the kernel", "dance fit"]);
     run(&["man", "sing"]).fails(&["no command `sing`"]);
 }

@@ -18,7 +18,7 @@ fn a_file_holds_options_and_the_command_line_wins() {
         (report["trace"].as_array().unwrap().len(), report["test_points"].clone(), report["shape"].clone())
     };
     let file = output.clone()
-        + "evaluations = 3\nrounds = 0\nsplit = [0.4, 0.4, 0.2]\nshape = 1.5\nrank_neighbors = 20\n[evaluate]\nmin-coverage = 0.5\n";
+        + "evaluations = 3\nkernel = { rounds = 0, shape = 1.5 }\nsplit = [0.4, 0.4, 0.2]\n[evaluate]\ncheck = 0.5\n";
     assert_eq!(shape(fit(&file, &[])), (3, 96.into(), 1.5.into()));
     assert_eq!(shape(fit(&file, &["--evaluations", "2", "--split=0.5,0.5"])).0, 2);
     // An argument that excludes an option of the file wins over it too.
@@ -27,7 +27,7 @@ fn a_file_holds_options_and_the_command_line_wins() {
     // The values are checked like any others.
     fit(&(output.clone() + "alpha = 2\n"), &[]).fails(&["--alpha", "between 0 and 1"]);
     fit(&(output.clone() + "verbose = 3\n"), &[]).fails(&["dance.toml", "`verbose` is either true or false"]);
-    fit(&(output.clone() + "split = { a = 1 }\n"), &[]).fails(&["dance.toml", "`split` cannot be table"]);
+    fit(&(output.clone() + "split = { a = 1 }\n"), &[]).fails(&["--split", "positive shares"]);
 }
 
 #[test]
@@ -40,7 +40,7 @@ fn unknown_keys_are_refused() {
     };
     inspect("evaluations = 3\n").success(); // of another command
     inspect("evaluation = 3\n").fails(&["dance.toml", "no option is called `evaluation`"]);
-    inspect("[fit]\nmin-coverage = 0.5\n").fails(&["`dance fit` has no option `min-coverage`"]);
+    inspect("[fit]\ncheck = 0.5\n").fails(&["`dance fit` has no option `check`"]);
     inspect("[sing]\nalpha = 0.5\n").fails(&["no option is called `sing`"]);
     inspect("config = 'other.toml'\n").fails(&["no option is called `config`"]);
     inspect("evaluations = \n").fails(&["dance.toml", "not TOML"]);

@@ -226,7 +226,8 @@ fn a_server_embeds_with_the_encoder_of_its_model() {
     let split = ["--split", "0.4,0.4,0.2", "--test-out", &at("test.npz"), "--evaluations", "1"];
     run(&[&["fit", &at("photos.npz"), "-o", &at("model")][..], &split].concat()).success();
     let library = runtime.display().to_string();
-    let server = Serving::start(&[&at("model"), "--encoder", "auto", "--runtime", &library]);
+    let library = [("ORT_DYLIB_PATH", &*library)];
+    let server = Serving::start_with(&[&at("model"), "--encoder", "auto", "--quiet"], &library);
     assert_eq!(server.get("/v1/models").json()["models"][0]["takes"], "pictures");
     let embed =
         |kind: &str, content: &[u8]| server.post_with("/v1/embed", &format!("Content-Type: {kind}\r\n"), content);

@@ -40,8 +40,6 @@ fn every_format_comes_through_a_pipe() {
         assert!(std::fs::read(&out).unwrap() == std::fs::read(at("whole")).unwrap(), "{format}");
         with_input(&["evaluate", &model, "-", "--format", format], &bytes).success();
         with_input(&["recalibrate", &model, "-", "--format", format, "-o", &at("again")], &bytes).success();
-        with_input(&["explain", &model, "-", "--format", format, "--row", "3"], &bytes).success();
-        with_input(&["inspect", "-", "--format", format], &bytes).success().prints(&["480"]);
     }
     with_input(&["fit", "-", "-o", &at("m")], b"x").fails(&["has no known extension", "--format"]);
     with_input(&["fit", "-", "-o", &at("m"), "--format", "npz"], b"").fails(&["stdin", "0 bytes"]);
@@ -56,7 +54,8 @@ fn what_a_shell_puts_in_the_place_of_a_file() {
     let script = format!("'{program}' predict '{model}' <(cat '{small}') --format csv");
     let Ok(output) = std::process::Command::new("bash").args(["-c", &script]).output() else { return };
     assert_eq!(Ran::new(output).success().stdout, run(&["predict", &model, &small]).success().stdout);
-    run(&["inspect", "/dev/zero", "--format", "csv"]).fails(&["/dev/zero", "neither a regular file nor a pipe"]);
+    run(&["evaluate", &model, "/dev/zero", "--format", "csv"])
+        .fails(&["/dev/zero", "neither a regular file nor a pipe"]);
 }
 
 #[test]
@@ -169,7 +168,6 @@ fn rows_without_a_label() {
         assert_eq!(ran.json()["classes"], 3);
         run(&["evaluate", &model, &data, "--unlabeled", option, "--exclude-overlap", "--alpha", "0.2"]).code(2);
         run(&["recalibrate", &model, &data, "-o", &at("out"), "--unlabeled", option]).success();
-        run(&["inspect", &data, "--unlabeled", option, "--json"]).success();
         std::fs::remove_file(at("out")).unwrap();
     }
     // -1 may be meant.

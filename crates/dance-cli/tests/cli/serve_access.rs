@@ -16,7 +16,7 @@ fn keys_hosts_and_open_doors() {
     run(&["serve", &at("model"), "--host", "0.0.0.0", "--port", "0"]).fails(&[
         "other machines",
         "--api-key-file",
-        "--without-key",
+        "--api-key-file none",
     ]);
     let server = Serving::start(&[&at("model"), "--api-key-file", &at("keys")]);
     let asked = |headers: &str| {
