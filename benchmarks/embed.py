@@ -140,7 +140,7 @@ def measure(options: argparse.Namespace) -> None:
     threads = ["--threads", str(options.threads)]
     os.environ.setdefault("ORT_DYLIB_PATH", str(next(Path(sys.prefix).glob("lib/python*/site-packages/onnxruntime/capi"))))
     commands = {
-        "dance embed": [binary, "embed", source, "-o", ours, "--model", encoder, "--quiet", *threads],
+        "dance embed": [binary, "embed", source, "-o", ours, "--encoder", encoder, "--quiet", *threads],
         "onnxruntime": [sys.executable, __file__, options.what, source, "--peer", peers, *threads],
     }
     times = {name: [] for name in commands}

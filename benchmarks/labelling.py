@@ -54,7 +54,7 @@ def run(points, labels, seed):
             save(name, rows)
         before = fit("start", start)
         chosen = environment.dance(
-            "select", folder / "pool.npz", folder / "start.dance", "-n", LABELS, "--audit", LABELS,
+            "select", folder / "start.dance", folder / "pool.npz", "--picked", LABELS, "--random", LABELS,
             "-o", folder / "list.csv", "--seed", seed,
         )  # fmt: skip
         picked = fit("picked", np.concatenate([start, pool[chosen["picked"]]]))

@@ -65,7 +65,7 @@ with tempfile.TemporaryDirectory() as path:
         stream = save(folder / "stream.npz", points[drawn[800:1600]], labels[drawn[800:1600]])
         found = environment.dance("predict", folder / "again", stream, "-o", folder / "sets.npz", "--novelty", 0.05)
         flagged.append(found["novelty"]["rows"] / 800)
-        seen = environment.dance("monitor", folder / "again", stream, "--labelled", "--false-alarm", 0.05, "--seed", seed)
+        seen = environment.dance("monitor", folder / "again", stream, "--with-labels", "--false-alarm", 0.05, "--seed", seed)
         alarms += bool(seen["alarms"])
     band = 2 * np.std(flagged) / np.sqrt(RUNS)
     print(

@@ -13,7 +13,7 @@ fn help_shows_an_example_of_every_command() {
         assert!(help.stdout.contains(&format!("\n  {name} ")), "{name}");
         let help = run(&[name, "--help"]).success();
         let shared = ["--json", "--seed", "--threads", "--config", "--verbose", "--quiet"];
-        help.prints(&shared).prints(&["Example:\n  dance ", name]);
+        help.prints(&shared).prints(&["Example:\n  ", &format!("dance {name}")]);
         let short = run(&[name, "-h"]).success();
         assert!(!short.stdout.contains("--config"), "{name} -h is short");
     }
@@ -215,7 +215,7 @@ fn splits_are_random_draws() {
 fn recalibrate_keeps_the_kernel() {
     let (_folder, at) = scratch();
     let (model, test, other) = (shared("model"), shared("test.npz"), at("other"));
-    let ran = run(&["recalibrate", &model, &test, "-o", &other, "--method", "dance", "--calibration", "split"]);
+    let ran = run(&["recalibrate", &model, &test, "-o", &other, "--method", "fuse"]);
     ran.success().prints(&["calibrated on 96 points", "P(label in set) >= 1 - alpha"]);
     let kernel = |path: &str| {
         let report = run(&["inspect", path, "--json"]).success().json();

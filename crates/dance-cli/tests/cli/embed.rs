@@ -150,19 +150,19 @@ fn mistakes_are_told_before_anything_is_opened() {
     std::fs::write(at("texts.txt"), "one\ntwo\n").unwrap();
     let embed = |more: &[&str]| run(&[&["embed", &at("texts.txt"), "--offline"], more].concat());
     let out = at("out.npz");
-    embed(&["-o", &at("out.csv"), "-m", "x"]).fails(&["out.csv", ".npz or .parquet"]);
-    embed(&["-o", "-", "-m", "x"]).fails(&[".npz or .parquet"]);
-    embed(&["-o", &out, "-m", "x", "--prompt", "a photo"]).fails(&["--prompt", "{}"]);
-    embed(&["-o", &out, "-m", "x", "--prompt", "a {}"]).fails(&["no labels", "--prototypes"]);
-    embed(&["-o", &at("out.parquet"), "-m", "x", "--prompt", "a {}"]).fails(&["write .npz"]);
-    embed(&["-o", &out, "-m", "x"]).fails(&["x: no such encoder", "clip-vit-b-32"]);
-    run(&["embed", &at("none"), "-o", &out, "-m", "x"]).fails(&["none"]);
+    embed(&["-o", &at("out.csv"), "-e", "x"]).fails(&["out.csv", ".npz or .parquet"]);
+    embed(&["-o", "-", "-e", "x"]).fails(&[".npz or .parquet"]);
+    embed(&["-o", &out, "-e", "x", "--prompt", "a photo"]).fails(&["--prompt", "{}"]);
+    embed(&["-o", &out, "-e", "x", "--prompt", "a {}"]).fails(&["no labels", "--prototypes"]);
+    embed(&["-o", &at("out.parquet"), "-e", "x", "--prompt", "a {}"]).fails(&["write .npz"]);
+    embed(&["-o", &out, "-e", "x"]).fails(&["x: no such encoder", "clip-vit-b-32"]);
+    run(&["embed", &at("none"), "-o", &out, "-e", "x"]).fails(&["none"]);
     std::fs::write(at("names.txt"), "cat\n").unwrap();
     std::fs::write(at("list.csv"), "text,label\nx,dog\n").unwrap();
-    let labelled = ["embed", &at("list.csv"), "-o", &out, "-m", "x", "--prototypes", &at("names.txt")];
+    let labelled = ["embed", &at("list.csv"), "-o", &out, "-e", "x", "--prototypes", &at("names.txt")];
     run(&labelled).fails(&["`dog` is not among"]);
     let empty = Command::new(binary())
-        .args(["embed", &at("texts.txt"), "-o", &out, "-m", "bge-small", "--offline"])
+        .args(["embed", &at("texts.txt"), "-o", &out, "-e", "bge-small", "--offline"])
         .env("HF_HOME", folder.path())
         .output();
     Ran::new(empty.unwrap()).fails(&["tokenizer.json", "--offline"]);

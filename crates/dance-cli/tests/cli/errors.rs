@@ -177,7 +177,8 @@ fn a_full_disk_leaves_nothing_behind() {
         let script = format!("trap '' XFSZ; ulimit -f 2; exec '{program}' {arguments}");
         super::Ran::new(std::process::Command::new("sh").args(["-c", &script]).output().unwrap())
     };
-    limited(&format!("fit '{test}' -o '{}' --evaluations 1 --rounds 0", at("m"))).fails(&["/m", "cannot be written"]);
+    limited(&format!("fit '{test}' -o '{}' --evaluations 1 --kernel rounds=0", at("m")))
+        .fails(&["/m", "cannot be written"]);
     for name in ["sets.jsonl", "sets.csv", "sets.parquet", "sets.npz"] {
         let include = "--include probabilities,p-values,neighbors --alpha 0.01";
         let ran = limited(&format!("predict '{model}' '{test}' -o '{}' {include}", at(name)));

@@ -6,10 +6,14 @@ use super::{run, scratch, shared};
 fn evaluate_measures_and_checks() {
     let (model, test) = (shared("model"), shared("test.npz"));
     let arguments = ["evaluate", &model, &test, "--alpha", "0.2,0.1"];
-    run(&arguments).success().prints(&[
+    run(&[&arguments[..], &["--all"]].concat()).success().prints(&["floor", "SSCV", "CCV"]);
+    let few = run(&arguments).success();
+    assert!(!few.stdout.contains("SSCV"), "{}", few.stdout);
+    few.prints(&[
         "96 points",
         "by chance",
-        "floor",
+        "is what chance allows around 0.800",
+        "lowest coverage of",
         "Cov: coverage, the share of sets with the true",
         "guarantee: P(label in set) >= 1 - alpha",
     ]);
@@ -19,8 +23,8 @@ fn evaluate_measures_and_checks() {
     for key in ["accuracy", "coverage", "size", "class_violation", "class_violation_floor", "empty"] {
         assert!(report["levels"][0][key].is_number(), "{key}");
     }
-    let missed = run(&[&arguments[..], &["--check=1"]].concat()).code(1).prints(&["floor"]);
-    assert!(missed.stderr.contains("is below --min-coverage 1"), "{}", missed.stderr);
+    let missed = run(&[&arguments[..], &["--check=1"]].concat()).code(1);
+    assert!(missed.stderr.contains("is below 1"), "{}", missed.stderr);
     // One share for every level, or one for each.
     run(&[&arguments[..], &["--check=0.2=0.1,0.1=0.1"]].concat()).success();
     let one = run(&[&arguments[..], &["--check=0.2=0.1,0.1=1"]].concat()).code(1);

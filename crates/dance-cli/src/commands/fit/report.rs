@@ -128,7 +128,7 @@ impl Report<'_> {
             }
             let text = format!(
                 "{points} calibration points gave these figures, by a calibration without them; --split 0.4,0.4,0.2 \
-                 measures on test points"
+                 measures on points kept aside"
             );
             writeln!(out, "{}", paragraph("               ", &text))?;
         }
