@@ -1,12 +1,13 @@
 //! The demo, with few evaluations.
 
-use super::{command, names, run, scratch};
+use super::{command, names, run, scratch, shared};
 
 #[test]
 fn the_demo_prints_its_steps_and_writes_a_page() {
     let (folder, at) = scratch();
+    let data = shared("small.npz");
     let demo = |extra: &[&str]| {
-        let mut arguments = vec!["demo", "--evaluations", "2"];
+        let mut arguments = vec!["demo", &data, "--evaluations", "2"];
         arguments.extend(extra);
         super::Ran::new(command(&arguments).current_dir(folder.path()).output().unwrap())
     };

@@ -14,6 +14,7 @@ use dance::whole_file::{self, WholeFile};
 use dance_page::terminal;
 
 use crate::args::Shared;
+use crate::data::Columns;
 use crate::parse;
 use crate::path_conflicts;
 use crate::progress::Progress;
@@ -22,6 +23,7 @@ use story::Story;
 pub(crate) const EXAMPLE: &str = "Example:
   dance demo
   dance demo --seed 1 --report seed1.html
+  dance demo mine.npz
 
 The data set that ships with dance: 4,800 WordNet definitions of 24 lexical fields, embedded with
 MiniLM.";
@@ -35,6 +37,9 @@ const LONGEST_REPORT: u64 = 1 << 26;
 
 #[derive(Args, Debug)]
 pub(crate) struct Demo {
+    /// File of embeddings with labels, instead of the data set that ships with dance
+    #[arg(value_name = "DATA")]
+    data: Option<PathBuf>,
     /// Settings to try in the search for bandwidth and shape
     #[arg(long, default_value_t = 25, value_name = "N", value_parser = parse::at_least_one)]
     evaluations: usize,
@@ -47,9 +52,16 @@ impl Demo {
     pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<()> {
         let progress = Progress::new(shared);
         let report = self.report_path(&progress)?;
-        path_conflicts::check(&[shared.config.as_deref()], &[report.as_deref()])?;
-        let data = read_npz_bytes(SHIPPED_NAME, SHIPPED)?.into_dataset()?;
-        let story = Story::new(SHIPPED_NAME.into(), &data, self.evaluations, shared, &progress)?;
+        path_conflicts::check(&[self.data.as_deref(), shared.config.as_deref()], &[report.as_deref()])?;
+        let (name, data) = match &self.data {
+            None => (SHIPPED_NAME.into(), read_npz_bytes(SHIPPED_NAME, SHIPPED)?.into_dataset()?),
+            Some(path) => {
+                let columns = Columns::default();
+                columns.check(path)?;
+                (path.display().to_string(), columns.dataset(path, &[], &progress)?)
+            }
+        };
+        let story = Story::new(name, &data, self.evaluations, shared, &progress)?;
         progress.finish();
         if let Some(path) = &report {
             WholeFile::write(path, page::of(&story).as_bytes())?;

@@ -80,7 +80,7 @@ fn a_full_disk_is_said_and_leaves_nothing() {
         ("predict m d.csv -o full/s.csv --include neighbors", "full/s.csv"),
         ("predict m d.csv -o full/s.npz --include neighbors,p-values", "full/s.npz"),
         ("predict m d.csv -o full/s.parquet --include neighbors,p-values,probabilities", "full/s.parquet"),
-        ("demo --report full/r.html --evaluations 1", "full/r.html"),
+        ("demo d.csv --report full/r.html --evaluations 1", "full/r.html"),
         ("bench d.csv -o full/b --seeds 1 --evaluations 1 --methods aps", "full/b/results.json"),
     ] {
         let line = format!("{mount}; '{}' {arguments}; code=$?; find full -type f; exit $code", binary().display());

@@ -59,7 +59,11 @@ const WRITERS: [Writer; 7] = [
         outputs: &["classes.csv"],
     },
     Writer { name: "recalibrate", arguments: &["recalibrate", "m", "d.csv", "-o", "m2"], outputs: &["m2"] },
-    Writer { name: "demo", arguments: &["demo", "--report", "r.html", "--evaluations", "2"], outputs: &["r.html"] },
+    Writer {
+        name: "demo",
+        arguments: &["demo", "d.csv", "--report", "r.html", "--evaluations", "2"],
+        outputs: &["r.html"],
+    },
 ];
 
 /// A bench of four cases.
