@@ -53,7 +53,7 @@ def test_headers_that_do_not_fit_the_rest(kernel):
         ("normalizer", {"kind": "standardize", "mean": [0.0], "scale": [0.0]}),
         ("names", {"rows": [1], "ids": None}),
         ("scale", {"floor": -1.0, "ceiling": None, "power": 1.0}),
-        ("validation_points", {"hashes": [1, 2], "rows": []}),
+        ("validation_hashes", [1, 2]),
     ]:
         with pytest.raises(ModelFormatError):
             Model.from_bytes(joined(header | {key: value}, matrices))

@@ -26,7 +26,9 @@ impl DeepKnn {
             let ids = neighbors.ids(query);
             let ids = &ids[..self.neighbors.min(ids.len())];
             let mut carrying = vec![0; classes];
-            ids.iter().for_each(|&id| carrying[labels[id as usize] as usize] += 1);
+            for &id in ids {
+                carrying[labels[id as usize] as usize] += 1;
+            }
             let share = |count: usize| (ids.len() - count) as f64 / ids.len() as f64;
             carrying.into_iter().map(|count| if count == 0 { f64::INFINITY } else { share(count) }).collect()
         };

@@ -223,6 +223,7 @@ fn outputs_do_not_destroy_inputs() {
     run(&["predict", &model, &data, "-o", &around]).fails(&["would be overwritten"]);
     run(&["recalibrate", &model, &at("t.npz"), "-o", &at("t.npz")]).fails(&["would be overwritten"]);
     run(&["recalibrate", &model, &at("t.npz"), "-o", &model]).fails(&["would be overwritten"]);
+    run(&["demo", &data, "--report", &data]).fails(&["would be overwritten"]);
     run(&["evaluate", &model, &data, "--classes-out", &data]).fails(&["would be overwritten"]);
     #[cfg(unix)]
     for link in ["soft.npz", "hard.npz"] {

@@ -29,7 +29,7 @@ fn every_output_holds_the_same_sets() {
         let include = "probabilities,p-values,neighbors";
         let ran = run(&["predict", &model, &test, "-o", &out, "--include", include, "--json"]).success();
         let report = ran.json();
-        assert_eq!((report["rows"].clone(), report["alpha"].clone()), (96.into(), 0.1.into()));
+        assert_eq!((report["rows"].clone(), report["levels"][0]["alpha"].clone()), (96.into(), 0.1.into()));
     }
     let lines: Vec<serde_json::Value> = std::fs::read_to_string(at("sets.jsonl"))
         .unwrap()
