@@ -136,7 +136,7 @@ fn text(key: &str, value: &Value) -> anyhow::Result<String> {
             settings.iter().map(setting).collect::<anyhow::Result<Vec<_>>>()?.join(",")
         }
         Value::Array(values) => values.iter().map(|value| text(key, value)).collect::<Result<Vec<_>, _>>()?.join(","),
-        _ => bail!("`{key}` cannot be {}", value.type_str()),
+        Value::Datetime(_) => bail!("`{key}` cannot be {}", value.type_str()),
     })
 }
 

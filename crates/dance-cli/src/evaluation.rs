@@ -103,7 +103,7 @@ impl<'a> Predictions<'a> {
     }
 
     /// Returns the coverage of every class that has points, at one level.
-    fn classes_of(&self, level: &Prediction, truth: &Truth, rows: &[usize]) -> Vec<ClassCoverage> {
+    fn classes_of(level: &Prediction, truth: &Truth, rows: &[usize]) -> Vec<ClassCoverage> {
         let empty = |class| ClassCoverage { class, points: 0, covered: 0, labels: 0 };
         let mut classes: Vec<ClassCoverage> = (0..truth.classes).map(empty).collect();
         for &row in rows {
@@ -122,7 +122,7 @@ impl<'a> Predictions<'a> {
         let (mut alphas, mut names, mut numbers, mut hits, mut shares, mut sizes) =
             (Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for level in &self.levels {
-            for class in self.classes_of(level, truth, rows) {
+            for class in Self::classes_of(level, truth, rows) {
                 alphas.push(level.decision.alpha);
                 names.push(truth.name(self.model, class.class));
                 numbers.push(class.points as i64);
@@ -153,7 +153,7 @@ pub(crate) fn write_classes(
     rows: &[usize],
 ) -> io::Result<()> {
     let Some(level) = predictions.levels.first() else { return Ok(()) };
-    let mut classes = predictions.classes_of(level, truth, rows);
+    let mut classes = Predictions::classes_of(level, truth, rows);
     classes.sort_by(|a, b| a.coverage().total_cmp(&b.coverage()).then(b.points.cmp(&a.points)));
     let all = classes.len();
     let row = |class: &ClassCoverage| {

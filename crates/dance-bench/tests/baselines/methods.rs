@@ -40,7 +40,7 @@ fn deep_knn_is_the_share_of_other_labels() {
     let index = Index::open(&Cpu, reference.clone(), &context).unwrap();
     let neighbors = index.search(&queries, 40, &context).unwrap();
     let found = DeepKnn { neighbors: 25 }.scores(&neighbors, &labels, 6);
-    for query in 0..queries.rows() {
+    for (query, scores) in found.iter().enumerate() {
         let mut order: Vec<usize> = (0..reference.rows()).collect();
         order.sort_by(|&a, &b| {
             let of = |row| distance(queries.row(query), reference.row(row));
@@ -49,7 +49,7 @@ fn deep_knn_is_the_share_of_other_labels() {
         for label in 0..6u32 {
             let share = order[..25].iter().filter(|&&row| labels[row] != label).count() as f64 / 25.0;
             // A label that no neighbor carries is at +∞, which stands for 1.
-            assert_eq!(found[query][label as usize], if share == 1.0 { f64::INFINITY } else { share });
+            assert_eq!(scores[label as usize], if share == 1.0 { f64::INFINITY } else { share });
         }
     }
 }

@@ -122,7 +122,7 @@ impl Compare {
         for (number, candidate) in CANDIDATES.iter().enumerate() {
             progress.begin(candidate.options);
             let context = if number == 0 { context.clone() } else { context.quiet() };
-            match self.measure(candidate, &model, (&calibration, &evaluation), &alphas, shared, &context) {
+            match Self::measure(candidate, &model, (&calibration, &evaluation), &alphas, shared, &context) {
                 Ok(found) => measured.push(found),
                 Err(error @ Error::Memory { .. }) => {
                     progress.warn(&format!("{}: left out: {error}", candidate.options));
@@ -182,7 +182,6 @@ impl Compare {
 
     /// Calibrates a candidate on one half of the points and evaluates it on the other.
     fn measure(
-        &self,
         candidate: &Candidate,
         model: &Dance,
         (calibration, evaluation): (&Dataset, &Dataset),

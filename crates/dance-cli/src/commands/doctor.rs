@@ -36,7 +36,7 @@ struct Report {
 }
 
 impl Doctor {
-    pub(crate) fn run(&self, shared: &Shared) -> anyhow::Result<()> {
+    pub(crate) fn run(shared: &Shared) -> anyhow::Result<()> {
         let parts = [
             ("cuda", cfg!(feature = "cuda")),
             ("embed", cfg!(feature = "embed")),
@@ -55,9 +55,9 @@ impl Doctor {
         };
         let mut out = terminal::stdout(shared.json);
         if shared.json {
-            writeln!(out, "{}", report.json())?
+            writeln!(out, "{}", report.json())?;
         } else {
-            report.write(&mut out)?
+            report.write(&mut out)?;
         }
         Ok(())
     }

@@ -86,7 +86,7 @@ pub(crate) struct Fit {
     #[arg(long, help_heading = "Method", hide_short_help = true)]
     paper: bool,
     /// Settings of the scores of fuse and dance, for comparisons with the paper [default:
-    /// rank_neighbors=100,contrast_neighbors=50,temperature=0.01,mix=auto]. `mix` is the share of alpha for the
+    /// `rank_neighbors=100,contrast_neighbors=50,temperature=0.01,mix=auto`]. `mix` is the share of alpha for the
     /// contrastive score with the method dance: auto, or 0 (k-NN set) to 1 (CLR set)
     #[arg(
         long, value_name = "NAME=VALUE,…", value_parser = ScoreSettings::parse, help_heading = "Method",
@@ -121,8 +121,8 @@ struct Kernel {
     /// Settings of the kernel, to fix what the search would find [default:
     /// bandwidth=0.1..20,shape=0.5..2,ridge=0.001,rounds=5]. The bandwidth is in median distances; rounds of metric
     /// learning are a maximum
-    #[arg(long, value_name = "NAME=VALUE,…", value_parser = KernelSettings::parse, hide_short_help = true)]
-    kernel: Option<KernelSettings>,
+    #[arg(long = "kernel", value_name = "NAME=VALUE,…", value_parser = KernelSettings::parse, hide_short_help = true)]
+    settings: Option<KernelSettings>,
 }
 
 /// The parts of the data: kernel and calibration, and test points that neither uses.
@@ -276,7 +276,7 @@ impl Fit {
         config.tune.evaluations = self.kernel.evaluations;
         config.tune.memory = self.memory;
         config = config.seed(shared.seed);
-        if let Some(settings) = &self.kernel.kernel {
+        if let Some(settings) = &self.kernel.settings {
             config = settings.apply(config);
         }
         config.conformal = self.method.apply(config.conformal, shared.seed);

@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: Arguments) -> anyhow::Result<Outcome> {
         Command::Demo(command) => command.run(shared)?,
         #[cfg(feature = "embed")]
         Command::Embed(command) => command.run(shared)?,
-        Command::Doctor(command) => command.run(shared)?,
+        Command::Doctor(_) => doctor::Doctor::run(shared)?,
         Command::Fit(command) => command.run(shared)?,
         Command::Predict(command) => return command.run(shared),
         Command::Evaluate(command) => return command.run(shared),
