@@ -112,7 +112,7 @@ fn parts_of_other_names() {
     let npz = shared("small.npz");
     run(&["fit", &npz, "-o", &at("m"), "--label-column", "target"]).fails(&["no `target`", "`labels`"]);
     run(&["inspect", &npz, "--embedding-column", "vectors"]).fails(&["no `vectors`", "`embeddings`"]);
-    std::fs::write(at("c.toml"), "labels-name = 'target'\nembeddings-name = 'vector'\n").unwrap();
+    std::fs::write(at("c.toml"), "label-column = 'target'\nembedding-column = 'vector'\n").unwrap();
     fit_toy(&at("d.jsonl"), &at("m"), &["--config", &at("c.toml")]).success();
 }
 
