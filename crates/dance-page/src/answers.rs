@@ -295,7 +295,7 @@ mod tests {
 
     /// Points of three classes, which one coordinate tells apart up to noise.
     fn points(first: usize) -> dance::Dataset {
-        let value = |row: usize| [(row % 3) as f32 + (row * 7 % 11) as f32 / 8.0, (row * 5 % 13) as f32 / 9.0];
+        let value = |row: usize| [0.1 + (row % 3) as f32 + (row * 7 % 11) as f32 / 8.0, (row * 5 % 13) as f32 / 9.0];
         let values: Vec<f32> = (first..first + 60).flat_map(value).collect();
         let mut table = Table::new("points", Matrix::new(values, 60, 2).unwrap()).unwrap();
         table.labels = Some(RawLabels::Integers((first..first + 60).map(|row| (row % 3) as i64).collect()));
