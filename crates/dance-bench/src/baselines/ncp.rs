@@ -3,8 +3,8 @@
 //! The threshold of a query is a weighted quantile of the RAPS scores `s_j` of its 50 nearest calibration points, with
 //! weights `w_j ∝ exp(-r_j/bandwidth)`. Its level is chosen so that leave-one-out coverage of the calibration points
 //! reaches 1-α. In other words, `s ≤ Q_level` exactly when the weight below s, `t(z,y) = Σ { w_j : s_j < s(z,y) }`, is
-//! below the level. So `t` is thresholded like any score ([`calibration`](dance::scores::calibration)). t is 1 where every
-//! neighbor scores less.
+//! below the level. So `t` is thresholded like any score ([`calibration`](dance::scores::calibration)). t is 1 where
+//! every neighbor scores less.
 //!
 //! The bandwidth and the penalty of RAPS are tuned for every α on a held-out fifth of the calibration points, by set
 //! size. The free ranks of RAPS are the (1-α) quantile of the true labels' ranks, plus one. The method is a heuristic:

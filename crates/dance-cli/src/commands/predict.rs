@@ -295,6 +295,7 @@ impl Predict {
     }
 
     /// Returns whether pictures or texts are embedded first.
+    #[cfg_attr(not(feature = "embed"), allow(clippy::unused_self))] // without the feature there is no such option
     fn embeds(&self) -> bool {
         #[cfg(feature = "embed")]
         return self.embedding.embed;

@@ -13,6 +13,7 @@ pub struct PointShape {
 
 /// The problem of a row that does not meet the requirements on a point.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[cfg_attr(not(feature = "arrow"), allow(dead_code))] // only columns of Arrow hold nulls
 pub(crate) enum PointProblem {
     /// The row is null.
     Null,
