@@ -358,6 +358,7 @@
             title: (/** @type {{ name: string, up: number }} */ one) => `${one.name}\n${show(one.up)}`,
             fill: color("surface"),
             stroke: color("line"),
+            ariaHidden: "true", // the table beside the chart has the numbers
           }),
         ),
       ],
@@ -447,6 +448,7 @@
               `${point.name}\n${x}: ${+point.x.toPrecision(4)}\n${y}: ${+point.y.toPrecision(4)}`,
             fill: color("surface"),
             stroke: color("line"),
+            ariaHidden: "true", // the table beside the chart has the numbers
           }),
         ),
       ],
