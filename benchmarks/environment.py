@@ -41,7 +41,7 @@ def dance(*arguments: object, program: str = DANCE) -> dict:
 
 
 def engine(*arguments: object, threads: int) -> dict:
-    """What `cargo bench -p dance-bench --bench engine -- arguments` prints as JSON."""
+    """Returns the JSON that `cargo bench -p dance-bench --bench engine -- arguments` prints."""
     command = ["cargo", "bench", "--quiet", "-p", "dance-bench", "--bench", "engine", "--"]
     environment = {**os.environ, "DANCE_THREADS": str(threads)}
     output = subprocess.run(

@@ -319,10 +319,10 @@ impl LevelMetrics {
             let times = 1.0 / self.as_low.max(1e-9);
             format!(
                 "coverage {coverage} is too low for {target}: by chance it is this low once in {times:.0} times. These \
-                 points differ from the calibration points"
+                 points differ from the calibration points, or the model has no guarantee"
             )
         } else if metrics.coverage < low {
-            format!("coverage {coverage} is low for {target}, and more often than 1 time in 100 chance is so")
+            format!("coverage {coverage} is low for {target}; chance makes it this low more than once in 100 times")
         } else if metrics.coverage > high {
             format!("coverage {coverage} is higher than {target} and than chance explains; sets are larger than needed")
         } else {

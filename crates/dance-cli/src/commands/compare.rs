@@ -84,6 +84,8 @@ impl Candidate {
 /// The measurements of a candidate.
 struct Measured {
     options: &'static str,
+    /// If true, the guarantee holds for all points together and for labels that the model knows.
+    promises_for_all: bool,
     levels: Vec<LevelMetrics>,
     /// Seconds to predict a thousand points.
     seconds: f64,
@@ -92,7 +94,7 @@ struct Measured {
 /// Returns the row with the smallest sets at the first level, among the rows that promise coverage for all points
 /// together and keep it on these points.
 fn recommended(measured: &[Measured]) -> Option<&Measured> {
-    let promises = |row: &&Measured| !row.options.contains("--by-class") && !row.options.contains("--new-labels");
+    let promises = |row: &&Measured| row.promises_for_all;
     let keeps = |row: &&Measured| row.levels.iter().all(|level| level.as_low >= RARE);
     let size = |row: &Measured| row.levels[0].metrics.size;
     measured.iter().filter(promises).filter(keeps).min_by(|a, b| size(a).total_cmp(&size(b)))
@@ -164,13 +166,13 @@ impl Compare {
     /// Says which row has the smallest sets, and how to get a model of it.
     fn recommendation(&self, measured: &[Measured]) -> String {
         let Some(best) = recommended(measured) else {
-            return "no row keeps its coverage on these points; they may differ from those that fitted the kernel"
-                .into();
+            return "none: no row with a guarantee for all points together keeps its coverage on these points".into();
         };
         format!(
-            "{} has the smallest sets at alpha {} among the rows for all points together, {:.2} labels on average. \
-             Rows whose size differs by less than 5 % are alike; then prefer the faster one. For a model of it: dance \
-             recalibrate {} {} -o NEW.dance {}",
+            "{} has the smallest sets at alpha {} among the rows with a guarantee for all points together: \
+             {:.2} labels on average. Rows whose size differs by less than 5 % are alike; then prefer the faster one. \
+             For a model of it: dance recalibrate {} {} -o NEW.dance {}. The choice used the labels of these points, \
+             so calibrate on others where the guarantee must be exact",
             best.options,
             best.levels[0].metrics.alpha,
             best.levels[0].metrics.size,
@@ -196,7 +198,12 @@ impl Compare {
         let predictions = Predictions::new(&model, &evaluation.embeddings, alphas, context)?;
         let seconds = 1000.0 * begin.elapsed().as_secs_f64() / evaluation.len() as f64;
         let every: Vec<usize> = (0..evaluation.len()).collect();
-        Ok(Measured { options: candidate.options, levels: predictions.evaluate(&truth, &every)?, seconds })
+        let promises_for_all = candidate.by_class == ByClass::All
+            && !candidate.new_labels
+            && candidate.calibration != Calibration::Reuse
+            && model.calibration_points_in_fit() == 0;
+        let levels = predictions.evaluate(&truth, &every)?;
+        Ok(Measured { options: candidate.options, promises_for_all, levels, seconds })
     }
 
     fn json(

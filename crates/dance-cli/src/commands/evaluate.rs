@@ -34,7 +34,7 @@ pub(crate) const EXAMPLE: &str = "Example:
 A legend below the table explains its columns, and a sentence says whether chance explains a
 difference from 1 - alpha. With --all: even perfect coverage has a CCV above 0 with few points per
 class, which is shown as `floor`; SSCV jumps where a group of sets of similar size has few members.
-`--json` has every number.";
+`--json` has every column.";
 
 #[derive(Args, Debug)]
 pub(crate) struct Evaluate {

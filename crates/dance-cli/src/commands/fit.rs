@@ -7,7 +7,7 @@ use std::time::Instant;
 use anyhow::{Context, bail};
 use clap::Args;
 use dance::data::{Normalize, split};
-use dance::{Config, Dataset, Fitted, Sampling};
+use dance::{Config, Dataset, Error, Fitted, Sampling};
 use dance_page::terminal;
 
 use crate::args::Shared;
@@ -177,7 +177,15 @@ impl Fit {
             levels = evaluation::evaluate(&model, &test.embeddings, &truth, &self.alpha, &context)?;
         } else {
             // The warnings of this calibration are those of the first one.
-            expected = Expected::new(&model, &parts, &self.alpha, shared, &context.quiet())?;
+            expected = match Expected::new(&model, &parts, &self.alpha, shared, &context.quiet()) {
+                Err(error @ Error::Interrupted { .. }) => return Err(error.into()),
+                Err(error) => {
+                    // The model is written; only its forecast is missing.
+                    progress.warn(&format!("there is no estimate of the set size: {error}"));
+                    None
+                }
+                Ok(expected) => expected,
+            };
         }
         progress.finish();
 

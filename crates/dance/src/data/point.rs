@@ -13,11 +13,12 @@ pub struct PointShape {
 
 /// The problem of a row that does not meet the requirements on a point.
 #[derive(Clone, Copy, Debug, PartialEq)]
-#[cfg_attr(not(feature = "arrow"), allow(dead_code))] // only columns of Arrow hold nulls
 pub(crate) enum PointProblem {
     /// The row is null.
+    #[cfg(feature = "arrow")]
     Null,
     /// One of the row's numbers is null.
+    #[cfg(feature = "arrow")]
     HoldsNull,
     /// The row has too many or too few numbers.
     Width {
@@ -60,7 +61,9 @@ impl PointShape {
 impl fmt::Display for PointProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            #[cfg(feature = "arrow")]
             Self::Null => f.write_str("its embedding is null"),
+            #[cfg(feature = "arrow")]
             Self::HoldsNull => f.write_str("its embedding holds a null; every entry is a number"),
             Self::Width { found, wanted } => {
                 write!(f, "{found} numbers, but the model was fitted with {wanted} dimensions")

@@ -43,24 +43,27 @@ const FEWEST_MEASURING: usize = 20;
 const MOST_MEASURING: usize = 1000;
 
 impl Expected {
-    /// Measures what new points may be expected to have; `None` where the calibration points are too few.
+    /// Measures what new points may be expected to have; `None` where the calibration points are too few, or where some
+    /// of them fitted the kernel and so are no new points to it.
     pub(super) fn new(
         model: &Dance,
         parts: &Parts,
         alphas: &Alphas,
         shared: &Shared,
         context: &dance::Context<'_>,
-    ) -> anyhow::Result<Option<Self>> {
+    ) -> dance::Result<Option<Self>> {
         let all = parts.calibration.len();
         let points = ((MEASURING * all as f64) as usize).min(MOST_MEASURING);
-        if points < FEWEST_MEASURING {
+        if points < FEWEST_MEASURING || model.calibration_points_in_fit() > 0 {
             return Ok(None);
         }
         let share = points as f64 / all as f64;
         let rows = split::uniform(all, &[1.0 - share, share], shared.seed)?;
         let [calibration, measuring] = [0, 1].map(|part| parts.calibration.select(&rows[part]));
-        let sampling = model.fitted().config.sampling;
-        let smaller = model.recalibrate(shared.device()?, &calibration, sampling, None, context)?;
+        // The method is the model's own, also where the memory chose it.
+        let config = &model.fitted().config;
+        let method = config.conformal.with_method(model.method());
+        let smaller = model.recalibrate(shared.device()?, &calibration, config.sampling, Some(method), context)?;
         let truth = Truth::of(&smaller, &measuring);
         let levels = evaluation::evaluate(&smaller, &measuring.embeddings, &truth, alphas, context)?;
         Ok(Some(Self { points: measuring.len(), levels }))
@@ -118,13 +121,9 @@ impl Report<'_> {
                 let text = format!("expect the best label to be right for {:.0} of 100 new points", 100.0 * accuracy);
                 writeln!(out, "{}", paragraph("  accuracy     ", &text))?;
             }
-            for LevelMetrics { metrics, .. } in levels {
-                let text = format!(
-                    "expect {:.2} labels per set, and the true label in {:.0} of 100 sets",
-                    metrics.size,
-                    100.0 * (1.0 - metrics.alpha)
-                );
-                writeln!(out, "{}", paragraph(&format!("  {:<13}", format!("alpha {}", metrics.alpha)), &text))?;
+            for level in levels {
+                let text = format!("expect {:.2} labels per set; {}", level.metrics.size, level.verdict());
+                writeln!(out, "{}", paragraph(&format!("  {:<13}", format!("alpha {}", level.metrics.alpha)), &text))?;
             }
             let text = format!(
                 "{points} calibration points gave these figures, by a calibration without them; --split 0.4,0.4,0.2 \
