@@ -178,7 +178,7 @@ impl Fit {
         } else {
             // The warnings of this calibration are those of the first one.
             expected = match Expected::new(&model, &parts, &self.alpha, shared, &context.quiet()) {
-                Err(error @ Error::Interrupted { .. }) => return Err(error.into()),
+                Err(error @ Error::Interrupted) => return Err(error.into()),
                 Err(error) => {
                     // The model is written; only its forecast is missing.
                     progress.warn(&format!("there is no estimate of the set size: {error}"));

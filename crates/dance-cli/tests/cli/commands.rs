@@ -50,6 +50,11 @@ fn fit_reports_what_it_did() {
     let data = shared("small.npz");
     let ran = fit(&["--calibration-data", &data]);
     assert!(ran.stderr.contains("took part in the fit of the kernel"));
+    // A forecast comes from points that neither fitted nor calibrated, so overlapping points give none.
+    let forecast = fit(&["--json"]).json()["expected"].clone();
+    assert_eq!((&forecast["points"], &forecast["levels"][0]["alpha"]), (&48.into(), &0.1.into()));
+    assert!(forecast["levels"][0]["size"].as_f64().unwrap() > 0.0);
+    assert!(fit(&["--calibration-data", &data, "--json"]).json()["expected"].is_null());
     let quiet = fit(&["--calibration-data", &data, "-q"]);
     assert_eq!(quiet.stderr, "");
     let ran = fit(&["-v", "--memory", "1GiB", "--kernel", "bandwidth=2,shape=1,ridge=0.01"]);
